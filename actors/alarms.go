@@ -76,7 +76,7 @@ func (h *Host) alarmClock() {
 	}
 }
 
-// sleepUntil waits for a time, 0 being none, or until somebody says that another
+// sleepUntil waits for a time, 0 being none, or until the host reports that another
 // session was suspended. It reports whether to go on.
 func (h *Host) sleepUntil(ctx context.Context, due int64) bool {
 	h.alarms.next.Store(due)

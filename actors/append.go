@@ -20,7 +20,7 @@ func (s *session) durable() journal.Anchor {
 	return s.sealer.Head() // nothing was sealed since the session came to rest
 }
 
-// followed reports whether somebody follows the session and a record that they wait for is
+// followed reports whether a reader follows the session and a record that it waits for is
 // held.
 func (s *session) followed() bool {
 	return s.drive.Awaited() && s.host.hub.Followed(s.ref.sid)

@@ -39,7 +39,7 @@ type Boot struct {
 type BootReport struct {
 	Found   int64 // sessions with something open
 	Settled int64 // they run again, or have ended
-	NoAgent int64 // nobody here knows their agent: they wait to be opened
+	NoAgent int64 // this host does not know their agent: they wait to be opened
 	Failed  int64 // they could not be loaded; the log says why
 }
 

@@ -265,7 +265,7 @@ func (s *session) fetchFeeds(e *turn.FetchFeeds) {
 }
 
 // profileFeed is what a prompt has of its user, if anything is known. A failure is
-// recorded and shown to nobody.
+// recorded, and no client sees it.
 func (h *Host) profileFeed(ctx context.Context, agent *Agent, sid string) []messages.Feed {
 	if agent.Profile == nil {
 		return nil
@@ -319,7 +319,7 @@ func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set fe
 }
 
 // fetcher calls what feeds name as their sources. There is no ledger of it: a feed reads,
-// and nobody can be asked about it, so a source that the gate does not simply approve
+// and no person can be asked about it, so a source that the gate does not simply approve
 // is denied.
 type fetcher struct {
 	host  *Host

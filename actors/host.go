@@ -83,11 +83,11 @@ type Config struct {
 	// SnapshotEvery is the number of records after which a session that goes to
 	// sleep leaves a snapshot; 0 is 256.
 	SnapshotEvery int64
-	// Agent finds the agent of a session; nil means that nobody here knows it. It
+	// Agent finds the agent of a session; nil means that this process does not know it. It
 	// must be safe for concurrent use. Without it only requests wake sessions.
 	Agent func(context.Context, *journal.Head) (*Agent, error)
-	// Alone says that what is open in the store nobody else runs. Only then sessions
-	// are woken that nobody asked for.
+	// Alone says that no other process runs the sessions of the store. Only then the host
+	// wakes sessions that no request asked for.
 	Alone bool
 	// Boot says how what is open is taken up at the start.
 	Boot Boot
@@ -194,7 +194,7 @@ func New(cfg Config) *Host {
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
-	// Nobody listens to dead letters. A request cannot become one unnoticed (see
+	// The host does not listen to dead letters. A request cannot become one unnoticed (see
 	// directory.aim), the other messages mean nothing to a stopped actor, and the
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
@@ -356,7 +356,7 @@ func (h *Host) idleWheel() {
 // them, and are settled by the next activation. It returns when nothing started
 // here runs any more, or with ctx's error. Calling it again waits as well. A tool or
 // a model that is deaf to its context is left behind after StopGrace: what it says
-// or does from then on reaches nobody here.
+// or does from then on reaches no session.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		close(h.closing)
@@ -378,7 +378,7 @@ func (h *Host) shutdown() {
 	// Not before: a session that is still there would take what its children say of
 	// being cancelled for the end of its turn, and no next activation would settle it.
 	h.cancel()
-	h.hub.Close() // nobody waits behind a tool that is deaf to its context
+	h.hub.Close() // no caller waits behind a tool that is deaf to its context
 	<-h.wheel
 	<-h.scan.done
 	<-h.alarms.done

@@ -100,7 +100,7 @@ func (h *Host) proved(r reading) error {
 	return err
 }
 
-// StateOf folds what a store has of a session. It takes no snapshot on trust, wakes nobody,
+// StateOf folds what a store has of a session. It takes no snapshot on trust, wakes no session,
 // and asks for no receipts.
 func StateOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
 	head, recs, err := journal.Load(ctx, store, inc)

@@ -13,8 +13,8 @@ import (
 )
 
 // endChildren cancels the runs that an action left in child sessions when a crash ended
-// its turn: nobody waits for them any more. A child whose agent nobody knows here stays
-// as it is until it is opened.
+// its turn: no action waits for them any more. A child whose agent this host does not know
+// stays as it is until it is opened.
 func (s *session) endChildren(e *turn.EndChildren) {
 	h, parent, inc := s.host, s.ref.sid, s.inc.String()
 	h.run(func() {
@@ -117,7 +117,7 @@ func (h *Host) endChild(ctx context.Context, head *journal.Head, by string) erro
 		return err
 	}
 	if agent == nil {
-		h.log.Warn("a child session that nobody waits for stays open: its agent is not known here", zap.String("SID", head.SID))
+		h.log.Warn("a child session that no action waits for stays open: its agent is not known here", zap.String("SID", head.SID))
 		return nil
 	}
 	if _, err := h.Cancel(ctx, key, agent, 0, by); messages.CodeOf(err) != messages.ErrDenied { // else it has ended

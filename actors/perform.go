@@ -129,7 +129,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		s.verify(e)
 	case *turn.Schedule: // the driver keeps it
 	default:
-		s.host.log.Error("an effect nobody does", zap.String("type", typeName(e)))
+		s.host.log.Error("an effect that the session does not know", zap.String("type", typeName(e)))
 	}
 }
 

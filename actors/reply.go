@@ -184,11 +184,11 @@ func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 // stream as a failure of the model.
 const pastBound = 1
 
-// holdBack bounds how long an input that nobody waits for is held back.
+// holdBack bounds how long an input that the session does not wait for is held back.
 const holdBack = 20 * time.Millisecond
 
-// post hands an input over. One that nobody waits for – what was asked, bytes that
-// made no event – is held back until something follows that is wanted, or the reply
+// post hands an input over. One that the session does not wait for – what was asked, bytes
+// that made no event – is held back until something follows that is wanted, or the reply
 // ends: waking a session for each would cost a short reply more than itself.
 func (r *reply) post(in turn.Input) {
 	wanted := true
@@ -388,8 +388,8 @@ func bytesOf(msgs []messages.Message) (n int64) {
 	return n
 }
 
-// gathers keeps room for the events of a push while they are found: nobody knows how
-// many there will be, and a slice that grows to them is twice what they need.
+// gathers keeps room for the events of a push while they are found: their
+// number is not known before, and a slice that grows to them is twice what they need.
 var gathers = sync.Pool{New: func() any { return new([]messages.Event) }}
 
 // keptEvents is the largest room kept.

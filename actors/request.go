@@ -64,7 +64,7 @@ type Reply struct {
 	Err       error
 }
 
-// Approval is a call of a suspended turn that waits for somebody's word.
+// Approval is a call of a suspended turn that waits for a person's answer.
 type Approval struct {
 	ID        string // 128 random bits in base64url
 	Run, Turn int64

@@ -83,8 +83,8 @@ func (r *root) terminated(c actor.Context, pid *actor.PID) {
 	r.alive--
 	if ref := r.host.dir.who(pid.Id); ref != nil {
 		if r.retire(ref) && r.stopping == nil {
-			// It did not leave by itself: it crashed too often. Nobody goes on with its
-			// runs until it is opened again, so nobody shall wait for them.
+			// It did not leave by itself: it crashed too often. Its runs stand
+			// still until it is opened again, so no caller shall wait for them.
 			r.host.hub.Fail(ref.sid, messages.Errorf(messages.ErrCrash, "the session crashed too often and was stopped"))
 		}
 		for _, req := range r.host.dir.forget(ref, pid.Id) {

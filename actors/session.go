@@ -62,9 +62,9 @@ type session struct {
 	// history is what prompts are made of, while the session is at work; nil for
 	// dialects that have none of that kind.
 	history *history
-	// feeds are the session's while it is awake; nil before somebody needs them.
+	// feeds are the session's while it is awake; nil before a turn or a client needs them.
 	feeds *attendance
-	// detached are the actors of actions that nobody waits for.
+	// detached are the actors of actions that no turn waits for.
 	detached map[detachedID]*actor.PID
 	clock    *clock // of what the driver has due; nil without any
 }
@@ -76,7 +76,7 @@ type loaded struct {
 	state turn.State
 	// settle deals with what was open; nil when nothing was.
 	settle *turn.Settle
-	orphan string // who cancels its run, which nobody waits for; "" for others
+	orphan string // who cancels its run, which no action waits for; "" for others
 	err    error
 }
 
@@ -181,7 +181,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 			req.answer(Reply{Err: msg.err})
 		}
 		s.waiting = nil
-		s.host.hub.Fail(s.ref.sid, msg.err) // after a restart somebody may wait for a run
+		s.host.hub.Fail(s.ref.sid, msg.err) // after a restart a caller may wait for a run
 		s.goodbye(c)
 		return
 	}
@@ -410,9 +410,9 @@ func (s *session) settleDown() {
 		return
 	}
 	if s.drive.Resting() {
-		s.endAir(errTurnOver) // after the decision was shown: stopping children is nobody's wait
+		s.endAir(errTurnOver) // after the decision was shown: no caller waits while children stop
 		if s.drive.Told() {
-			s.count(false) // everybody was told
+			s.count(false) // every caller was told
 		}
 	}
 	if len(s.detached) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// approvalView is a call that waits for somebody's word.
+// approvalView is a call that waits for a person's answer.
 type approvalView struct {
 	ID      string `json:"id"`
 	Action  string `json:"action"`

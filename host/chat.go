@@ -284,13 +284,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	c.id, c.model, c.session = "chatcmpl-"+ses.Incarnation().String()+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, id
 	c.created = time.Now().Unix()
 	if ephemeral := strings.HasPrefix(id, "chat-") && r.Header.Get(sessionHeader) == "" && q.User == ""; ephemeral {
-		// Nobody else reads along, and nobody comes back: who hangs up wants no answer.
+		// No other client reads along, and this one cannot come back: a client that hangs up
+		// wants no answer.
 		defer func() {
 			if r.Context().Err() != nil && c.Ended == nil {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
 				defer cancel()
 				if err := run.Cancel(ctx, s.principal(r.Context()).user); err != nil {
-					s.log.Warn("a run that nobody waits for was not cancelled", zap.Error(err))
+					s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(err))
 				}
 			}
 		}()

@@ -42,7 +42,7 @@ func (c *chatReply) take(u stile.Update) (string, error) {
 		return "", p
 	case u.Record == nil:
 	case u.Record.Body.Kind() == messages.KindTurnSuspended:
-		p := refusal(http.StatusConflict, messages.ErrApproval, "", "a call waits for approval; the run goes on when somebody has answered")
+		p := refusal(http.StatusConflict, messages.ErrApproval, "", "a call waits for approval; the run goes on when a person has answered")
 		p.halt = true
 		return piece, p
 	case c.Ended != nil:

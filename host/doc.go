@@ -13,8 +13,8 @@
 //   - Every error is an RFC 9457 document with a code of the product and, if there is
 //     one, the place. None holds a path or a secret of the host.
 //   - Who asks is known before anything else is done: a token gives tenant and user, a
-//     session is looked up under both, and a session of somebody else is one that is
-//     not there. A route that nobody gave a scope asks for the highest.
+//     session is looked up under both, and a session of another user is one that is
+//     not there. A route without a scope of its own asks for the highest.
 //   - The right of every request is watched until its answer ends: a route needs no word
 //     of its own for that.
 //   - Without authentication the door serves its own machine alone: it refuses to

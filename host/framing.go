@@ -73,7 +73,7 @@ func (f *framing) over(line string) {
 		f.decide()
 	case !f.begun:
 		f.begun = true
-	case line[0] == ' ' || line[0] == '\t': // what belongs to the line before, as nobody writes any more
+	case line[0] == ' ' || line[0] == '\t': // what belongs to the line before (obs-fold): no client of today writes it
 		f.refuse()
 	default:
 		name, value, _ := strings.Cut(line, ":")

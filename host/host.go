@@ -56,7 +56,7 @@ type Config struct {
 	// Origins are those of pages on other hosts that may use this one, such as
 	// https://app.example.com.
 	Origins []string
-	// Access identifies the bearer of a token. Without it everybody is the local user, and the
+	// Access identifies the bearer of a token. Without it every caller is the local user, and the
 	// door listens on loopback alone.
 	Access access.Authenticator
 	// Certificate has the host speak TLS, 1.2 or later, and HTTP/2 with who can; nil is

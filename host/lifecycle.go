@@ -157,8 +157,8 @@ func (s *Server) fork(ctx context.Context, sid, newSID string, spec *forkSpec) (
 	return h, ses.Wake(ctx)
 }
 
-// vacant checks that a new session may have an id: it is one, and nobody has it. Until
-// done is called nobody else gets it: of several requests at once one begins the session,
+// vacant checks that a new session may have an id: it is one, and no session has it. Until
+// done is called no other request gets it: of several requests at once one begins the session,
 // and the others wait for what comes of that.
 func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(), err error) {
 	if err := checkID(id); err != nil {

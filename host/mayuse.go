@@ -61,7 +61,7 @@ func (s *Server) offers(tenant string) (names []string) {
 }
 
 // usable refuses a session whose agent the tenant may not use, as one that is not there. An
-// agent that the host offers to nobody is one that others run, and their callers see it.
+// agent that the host does not offer is one that others run, and their callers see it.
 func (s *Server) usable(sid, agent string) error {
 	if s.agents[agent] != nil && !s.may(tenantOf(sid), agent) {
 		return &messages.Error{Code: messages.ErrNotFound, Reason: access.ReasonNotFound, Field: "session", Detail: "no session " + sid}

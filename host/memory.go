@@ -15,8 +15,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What a process in a container may have is said by its control group, and whoever takes
-// more is killed, with all that it had taken on. So Go's collector is told (GOMEMLIMIT),
+// What a process in a container may have is said by its control group, and a process that
+// takes more is killed, with all that it had taken on. So Go's collector is told (GOMEMLIMIT),
 // with room for what is not its own, and a host whose memory is taken by what lives takes
 // no more work until some of it has gone.
 const (
@@ -49,7 +49,7 @@ func limitMemory(groups fs.FS) (limit int64, undo func()) {
 }
 
 // groupLimit is the memory that this process's control group, and those around it, may
-// have, in bytes; 0 when nobody says.
+// have, in bytes; 0 when no group has a limit.
 func groupLimit(files fs.FS) int64 {
 	b, err := fs.ReadFile(files, "proc/self/cgroup")
 	if err != nil {
@@ -80,7 +80,7 @@ func groupLimit(files fs.FS) int64 {
 			}
 		}
 	}
-	if least > 1<<50 { // nobody's memory: how the first version says none
+	if least > 1<<50 { // more than machines have: how the first version says none
 		return 0
 	}
 	return least

@@ -48,7 +48,7 @@ type usage struct {
 	runs     map[runID]time.Time // in flight, and since when
 	waiting  int                 // submits on their way
 	streams  int
-	sessions int // -1: nobody has counted
+	sessions int // -1: not counted yet
 	counted  time.Time
 	today    spent
 }
@@ -285,8 +285,8 @@ func (m *meter) stream(tenant string, l Limits, all int) (func(), bool) {
 // recount is how often a tenant at its limit of sessions is counted anew.
 const recount = 10 * time.Second
 
-// session takes room for a session. count tells how many there are, if nobody knows or
-// the tenant seems to be at its limit.
+// session takes room for a session. count tells how many there are, if the meter does not know
+// or the tenant seems to be at its limit.
 func (m *meter) session(tenant string, l Limits, count func(atMost int) (int, error)) (ok bool, err error) {
 	if l.Sessions <= 0 {
 		return true, nil

@@ -16,7 +16,7 @@ import (
 )
 
 // principal is who asks, and for which user of the tenant. Sessions are looked up under
-// both, so that a name of somebody else's session means nothing here.
+// both, so that a name of another user's session means nothing here.
 type principal struct {
 	tenant, user string
 	identity     access.Identity
@@ -29,8 +29,8 @@ func (p principal) sid(id string) string { return p.tenant + ":" + p.user + ":" 
 type principalKey struct{}
 
 // principal is the caller of the request that ctx belongs to. Every request that gets
-// behind the guard has one; a context of another origin is nobody, whose sessions
-// cannot exist.
+// behind the guard has one; a context of another origin gives no user, whose
+// sessions cannot exist.
 func (s *Server) principal(ctx context.Context) principal {
 	p, _ := ctx.Value(principalKey{}).(principal)
 	return p
@@ -52,7 +52,7 @@ const public access.Scope = "public"
 // userHeader names the user that a request is about, for who may act for all of a tenant.
 const userHeader = "X-Stile-User"
 
-// needs says what scope a route asks for. A route that nobody said it of asks for the
+// needs says what scope a route asks for. A route that has none in the table asks for the
 // most.
 func (s *Server) needs(pattern string) access.Scope {
 	if scope, ok := s.scopes[pattern]; ok {
@@ -141,7 +141,7 @@ func unauthorized(p *problem, e *messages.Error) {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	err = orLost(r.Context(), err)
 	if errors.Is(err, context.Canceled) {
-		return // nobody is there
+		return // the client is gone
 	}
 	if isChat(r) {
 		s.refuseChat(w, r, err)

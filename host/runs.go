@@ -20,7 +20,7 @@ type runView struct {
 	Position string `json:"position,omitempty" doc:"in front of the run's updates: where its events begin"`
 	Joined   bool   `json:"joined,omitempty" doc:"the idempotency key named an earlier submit"`
 	Ended    bool   `json:"ended"`
-	State    string `json:"state,omitempty" enum:"queued,running,waiting,interrupted,ended" doc:"waiting: a call waits for approval; interrupted: nobody is at it, and it goes on once it was looked at; left out in the answer to a submit that does not wait"`
+	State    string `json:"state,omitempty" enum:"queued,running,waiting,interrupted,ended" doc:"waiting: a call waits for approval; interrupted: no process works on it, and it goes on once it was looked at; left out in the answer to a submit that does not wait"`
 	Decision string `json:"decision,omitempty" enum:"DONE,ABORT,HALT" doc:"when it has ended"`
 	Code     string `json:"code,omitempty" doc:"why, for HALT"`
 	Detail   string `json:"detail,omitempty"`
@@ -61,7 +61,8 @@ const (
 	runEnded   = "ended"
 )
 
-// runState says how a run stands that has not ended. One that nobody is at goes on.
+// runState says how a run stands that has not ended. It wakes the session of one that no
+// process works on.
 func (s *Server) runState(ctx context.Context, ses *stile.Session, run int64) (string, error) {
 	h, err := ses.Head(ctx)
 	if err != nil {

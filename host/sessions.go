@@ -50,7 +50,7 @@ func checkID(id string) error {
 type sessionView struct {
 	ID          string `json:"id"`
 	Incarnation string `json:"incarnation" doc:"tells this session from an earlier one of the same id"`
-	State       string `json:"state" enum:"idle,running,suspended,interrupted,closed" doc:"suspended: a call waits for approval; interrupted: nobody is at what is open, which goes on once it was looked at"`
+	State       string `json:"state" enum:"idle,running,suspended,interrupted,closed" doc:"suspended: a call waits for approval; interrupted: no process works on what is open, which goes on once it was looked at"`
 	Seq         int64  `json:"seq" doc:"of the last record"`
 	Run         int64  `json:"run" doc:"ordinal of the last run begun"`
 	Turn        int64  `json:"turn" doc:"index of the last turn begun"`
@@ -151,7 +151,7 @@ func (s *Server) sessionRoutes() {
 			return &huma.StreamResponse{Body: func(c huma.Context) {
 				c.SetHeader("Content-Type", "application/jsonl")
 				if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), c.BodyWriter()); err != nil {
-					panic(http.ErrAbortHandler) // cut, so that nobody takes a part for the whole
+					panic(http.ErrAbortHandler) // cut, so that no client takes a part for the whole
 				}
 			}}, nil
 		})

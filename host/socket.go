@@ -106,7 +106,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	case spoke.Load():
 		code = closeRefused
 	case open.Err() != nil:
-		return // there is nobody to tell
+		return // there is no client to tell
 	case errors.Is(err, errLeaving):
 		code = closeLeaving
 	case errors.As(err, &e) && e.Code == messages.ErrDenied:
@@ -114,7 +114,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	case err != nil:
 		code = closeFailed
 	}
-	_ = conn.Close(code, "") // whoever is gone does not answer
+	_ = conn.Close(code, "") // a client that is gone does not answer
 }
 
 // socketForm is the form of events in messages.

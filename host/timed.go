@@ -10,7 +10,7 @@ import (
 const pieceBytes = 64 << 10
 
 // timed is an answer with a deadline for each write, also for those that net/http makes
-// when the handler is done: whoever does not read is cut, and holds no goroutine. Its
+// when the handler is done: a client that does not read is cut, and holds no goroutine. Its
 // methods are for one goroutine at a time, as those of any http.ResponseWriter.
 type timed struct {
 	http.ResponseWriter

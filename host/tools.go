@@ -227,7 +227,7 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 			defer cancel()
 			if bad := run.Cancel(end, s.principal(ctx).user); bad != nil {
-				s.log.Warn("a run that nobody waits for was not cancelled", zap.Error(bad))
+				s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(bad))
 			}
 			return answer, err
 		case err != nil && (reply.Ended != nil || u.Record != nil):

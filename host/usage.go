@@ -20,8 +20,8 @@ const keepUsage = 10 * time.Second
 
 const maxUsageBytes = 16 << 20
 
-// load reads what was used today. A damaged file is ERR_CONFIG: who removes it gives
-// everybody their day anew.
+// load reads what was used today. A damaged file is ERR_CONFIG: an operator who removes it
+// gives every tenant its day anew.
 func (m *meter) load() error {
 	if m.file == "" {
 		return nil

@@ -17,12 +17,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Tokens that let nobody in. They are counted by reason, told in the log once in a while,
+// Tokens that are refused. They are counted by reason, told in the log once in a while,
 // with the address that they came from, and slowed: an address that shows more than it may
 // waits for its answers, and beyond that is refused and loses its connection.
 //
 // A token is looked at before anything is slowed, so a good one never is: behind a proxy,
-// where all callers are one address, somebody who guesses slows those alone whose tokens
+// where all callers are one address, a caller who guesses slows those alone whose tokens
 // are wrong as well. Secrets have 256 bits, so it is not their being guessed that is
 // bounded, but what guessing costs the host.
 

@@ -79,7 +79,7 @@ type Identity struct {
 	Expires time.Time // zero: never
 }
 
-// Local is who speaks where nobody is asked to authenticate: the one user, with all rights.
+// Local is the caller where callers need not authenticate: the one user, with all rights.
 func Local() Identity {
 	return Identity{Tenant: "local", User: "local", Token: "local", Scopes: Scopes()}
 }
@@ -103,7 +103,7 @@ const ReasonNotFound = "NOT_FOUND"
 
 // Reasons of ERR_DENIED.
 const (
-	ReasonUnauthenticated = "UNAUTHENTICATED" // no token, or one that nobody knows
+	ReasonUnauthenticated = "UNAUTHENTICATED" // no token, or one that is not known
 	ReasonExpired         = "EXPIRED"
 	ReasonRevoked         = "REVOKED"
 	ReasonScope           = "SCOPE"       // the token is good, and lacks a right
@@ -127,7 +127,7 @@ const hashedPart = "h-"
 // maxPart leaves room for a session's id in a SID of 128 bytes.
 const maxPart = 40
 
-// Part makes a part of a SID of somebody else's name for a tenant or user: itself where
+// Part makes a part of a SID of an issuer's name for a tenant or user: the name itself where
 // that can be, else a hash of it. No two names give one part.
 func Part(name string) string {
 	fits := name != "" && len(name) <= maxPart && !strings.HasPrefix(name, hashedPart)

@@ -197,7 +197,7 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
-		// A key of a kind we do not know is somebody else's.
+		// A key of a kind that we do not know is for other readers of the set.
 		if key := (jose.JSONWebKey{}); key.UnmarshalJSON(raw) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") && !weak(key.Key) {
 			keys = append(keys, key)
 		}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lock waits until nobody else changes the file. Dying releases it too.
+// lock waits until no other process changes the file. The end of a process releases it too.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

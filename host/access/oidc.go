@@ -54,8 +54,8 @@ type issuer struct {
 	keys     *keySet
 }
 
-// NewIssuer makes an authenticator of JWTs. It asks nobody yet: a host must not stay
-// down because the issuer is. Errors are ERR_CONFIG and name the member.
+// NewIssuer makes an authenticator of JWTs. It does not ask the issuer yet: a host must not
+// stay down because the issuer is. Errors are ERR_CONFIG and name the member.
 func NewIssuer(cfg Issuer) (Authenticator, error) {
 	wrong := func(field, detail string) error {
 		return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}

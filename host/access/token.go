@@ -88,7 +88,7 @@ type entry struct {
 	token Token
 }
 
-// Open uses the file of that path, which need not exist yet: then nobody is known. One
+// Open uses the file of that path, which need not exist yet: then no token is known. One
 // that is damaged, or that others than its owner can change, is ERR_CONFIG. now is for
 // tests; nil is the clock.
 func Open(path string, now func() time.Time) (*Tokens, error) {
@@ -105,7 +105,7 @@ func Open(path string, now func() time.Time) (*Tokens, error) {
 }
 
 // refresh reads the file when it is another one than before. The lock is held. Where
-// there is none nobody is known: that is an answer, and not a failure to give one.
+// there is none no token is known: that is an answer, and not a failure to give one.
 func (t *Tokens) refresh() {
 	info, err := os.Stat(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -274,7 +274,7 @@ func (tok *Token) identity(now time.Time) (Identity, error) {
 	return Identity{Tenant: tok.Tenant, User: tok.User, Token: tok.ID, Scopes: tok.Scopes, Expires: tok.Expires}, nil
 }
 
-// idOf reads the id out of a token; "" when it is none of ours.
+// idOf reads the id out of a token; "" when the token is not one of ours.
 func idOf(bearer string) string {
 	rest, ours := strings.CutPrefix(bearer, Prefix)
 	id, _, ok := strings.Cut(rest, "_")

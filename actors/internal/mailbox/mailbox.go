@@ -4,7 +4,7 @@
 // Invariants:
 //   - the messages of an actor are handled one at a time, in the order in which they came,
 //     those of the system first;
-//   - nothing blocks whoever posts, and nothing waits for a goroutine: without an idle one
+//   - nothing blocks the sender, and nothing waits for a goroutine: without an idle one
 //     a new one starts;
 //   - when Pool.Wait returns, no goroutine of the pool is left.
 //
@@ -19,8 +19,8 @@ import (
 )
 
 // Mailbox is the queue of one actor. It keeps what the library's own keep – messages
-// in the order they were posted, those of the system first, nobody's while the actor
-// is suspended but the system's, one goroutine at a time – and is made for very many
+// in the order they were posted, those of the system first, those alone while the actor
+// is suspended, one goroutine at a time – and is made for very many
 // actors with few messages each: one object instead of seven, none for a message or
 // a wake-up, and an empty one holds next to nothing.
 type Mailbox struct {
@@ -57,7 +57,7 @@ func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher acto
 	}
 }
 
-// OnTheSpot is an actor.Dispatcher: whoever posts to an idle actor handles the message.
+// OnTheSpot is an actor.Dispatcher: the sender to an idle actor handles the message.
 type OnTheSpot struct{}
 
 // Schedule implements actor.Dispatcher.
@@ -113,7 +113,7 @@ func (m *Mailbox) post(q *queue, msg any) {
 // wake has a goroutine of the dispatcher handle what is there. running is set, by the
 // caller.
 func (m *Mailbox) wake() {
-	if m.task == nil { // nobody else gets here while running is set
+	if m.task == nil { // no other goroutine gets here while running is set
 		m.task = func(*Worker) { m.process() }
 	}
 	m.start(m.task)
@@ -139,8 +139,8 @@ func (l *Loan) Work() bool {
 	return true
 }
 
-// next takes the next message, or says that there is none for now: whoever posts
-// one then starts the actor again.
+// next takes the next message, or says that there is none for now: the sender
+// of the next one then starts the actor again.
 func (m *Mailbox) next() (msg any, system, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

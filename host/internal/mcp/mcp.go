@@ -10,7 +10,7 @@
 //   - Progress is told as the text grows; the result is what the journal has.
 //   - A call that is cancelled cancels its run.
 //   - Sessions of the protocol are bounded: of a caller, of a tenant, and of all. They
-//     go when nobody asks for half an hour.
+//     go when their client asks nothing for half an hour.
 //
 // What it does not do: authenticate, check Host and Origin, bound the body. The host's
 // guard stands in front.

@@ -9,7 +9,7 @@
 //     another host: the policy in its header says so to the browser.
 //   - What comes from the host is text. The page never makes markup of it, and the
 //     policy lets no script try (Trusted Types).
-//   - Nobody may put the page in a frame: it can approve.
+//   - No other page may put this one in a frame: it can approve.
 package page
 
 import (
@@ -27,7 +27,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Register serves the page at / and its parts below /assets/, and gives the patterns of
-// their routes. They hold nothing of anybody, so whoever asks may have them: a person
+// their routes. They hold nothing of any user, so every caller may have them: a person
 // without a token could not enter one otherwise.
 func Register(mux *http.ServeMux) (patterns []string) {
 	for _, f := range []struct{ path, file, kind string }{

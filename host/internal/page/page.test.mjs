@@ -108,7 +108,7 @@ test("approvals are shown as they are, and answered", async () => {
   await page.close();
 });
 
-test("a hostile address is a name that nobody has", async () => {
+test("a hostile address is a name that no session has", async () => {
   const { page } = await open("#" + encodeURIComponent("<img src=x onerror=alert(1)>"));
   await page.locator("#trouble", { hasText: "ERR_INVALID" }).waitFor();
   assert.equal(await page.locator("#name").textContent(), "<img src=x onerror=alert(1)>");
