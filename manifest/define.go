@@ -610,8 +610,8 @@ func (s *Step) Action() (*messages.Action, error) {
 	return a, nil
 }
 
-// unknown lists the names that whole strings of a value refer to and nobody has: they
-// would fail each run. Inside longer text such a name is text (docs/spec/streaming.md §6).
+// unknown lists the names that whole strings of a value refer to and that are not known:
+// they would fail each run. Inside longer text such a name is text (docs/spec/streaming.md §6).
 func unknown(v any, known ...map[string]bool) []string {
 	var all []string
 	switch v := v.(type) {

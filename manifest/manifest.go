@@ -175,7 +175,7 @@ type MCP struct {
 	Command   []string          `yaml:"command" doc:"Program and its arguments, spoken to on its standard streams. A bare name is looked up in /usr/local/bin, /usr/bin and /bin; a relative path is in the agent's folder."`
 	Env       map[string]string `yaml:"env" shape:"env" doc:"Variables of the program's environment, which has besides PATH, HOME and LANG nothing of the host's."`
 	Resources Process           `yaml:"resources" doc:"What the program may use."`
-	URL       string            `yaml:"url" shape:"url" doc:"Address of a server that speaks streamable HTTP. Whoever writes it vouches for it: it may be in a private network or on this machine."`
+	URL       string            `yaml:"url" shape:"url" doc:"Address of a server that speaks streamable HTTP. The author of the manifest vouches for it: it may be in a private network or on this machine."`
 	Header    string            `yaml:"header" shape:"name" doc:"Header that carries the secret as it is; without it Authorization carries it as a bearer token."`
 	Secrets   []string          `yaml:"secrets" shape:"secret" doc:"Environment variables of the host: a program gets them under their names, a url has one at most. Never the keys themselves."`
 	Connect   time.Duration     `yaml:"connect_timeout" min:"1ms" max:"1h" optional:"true" doc:"How long making a connection may take; 30s when nothing is said."`
@@ -373,7 +373,7 @@ type Kitsu struct {
 	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
 	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
 	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; 2 when nothing is said."`
-	ConfirmTopics *bool  `yaml:"confirm_topics" optional:"true" doc:"Whether a search about another topic than the last one waits for confirmation; when nothing is said, where somebody may approve."`
+	ConfirmTopics *bool  `yaml:"confirm_topics" optional:"true" doc:"Whether a search about another topic than the last one waits for confirmation; when nothing is said, where a person may approve."`
 	Search        string `yaml:"search" shape:"tool" doc:"What searches: an imported tool; recall for what the user said and was told in earlier sessions; or stub for made-up results. Without it an imported tool search, else nothing."`
 	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time where the user's is not known: Europe/Oslo, UTC+7, -03:30; UTC when nothing is said."`
 }

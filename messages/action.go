@@ -62,7 +62,7 @@ const (
 )
 
 // Action is an action that a decoder read from a reply, checked and with every
-// default applied (docs/spec/streaming.md §3). It is handed over: nobody changes it.
+// default applied (docs/spec/streaming.md §3). It is handed over: no holder changes it.
 type Action struct {
 	ID        string // unique in the reply; "#N" when the model gave none
 	Type      ActionType

@@ -77,9 +77,9 @@ const (
 
 // Who can do something about a code.
 const (
-	ActorAuthor   = "author"   // whoever wrote the reply: the model
-	ActorClient   = "client"   // whoever called the door
-	ActorOperator = "operator" // whoever runs the host
+	ActorAuthor   = "author"   // the model, which wrote the reply
+	ActorClient   = "client"   // the caller of the door
+	ActorOperator = "operator" // the person who runs the host
 	ActorNobody   = "nobody"   // a remark, or a stop that was asked for
 )
 

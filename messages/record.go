@@ -140,7 +140,7 @@ type SessionDescribed struct {
 // Input is an accepted submit. Exactly one of Text and Userdata is used.
 type Input struct {
 	Budget *Budget `json:"budget,omitzero"` // of the run, beside the agent's quotas
-	// History is a conversation that somebody else kept: the model sees it in front of
+	// History is a conversation that the caller kept: the model sees it in front of
 	// the input.
 	History  []Said `json:"history,omitzero"`
 	Key      string `json:"key,omitzero"` // idempotency key
@@ -365,7 +365,7 @@ type ActionTemplate struct {
 	Name       string `json:"name"`
 }
 
-// ActionApproval is the gate's answer, or that of whoever it asked. A call that
+// ActionApproval is the gate's answer, or that of the person it asked. A call that
 // needs confirmation has two: state confirm opens the question, and approve, deny
 // or expired closes it; both bear the question's id in Approval.
 type ActionApproval struct {
@@ -533,7 +533,7 @@ type TurnDecided struct {
 	Verification string   `json:"verification_failure_reason,omitzero"`
 }
 
-// TurnSuspended says that the turn goes on when somebody has answered: its reply
+// TurnSuspended says that the turn goes on when a person has answered: its reply
 // is complete and its open actions wait for approval. Clocks stand still.
 type TurnSuspended struct {
 	Until   string   `json:"until"`            // RFC 3339, UTC: the first question expires

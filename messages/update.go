@@ -12,7 +12,7 @@ import (
 type Update struct {
 	Record *Record
 	Delta  *Delta
-	// At is the place behind this update: whoever saw it last resumes there. While text
+	// At is the place behind this update: a client that saw it last resumes there. While text
 	// grows the place behind a record names that text as well.
 	At Position
 }

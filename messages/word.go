@@ -96,8 +96,8 @@ const (
 // GateAnswer is what the gate says of a call.
 type GateAnswer string
 
-// The answers of the gate. Confirm asks somebody who may answer approve or deny;
-// expired is the answer of the clock when nobody did.
+// The answers of the gate. Confirm asks a person, who may answer approve or deny;
+// expired is the answer of the clock when no person did.
 const (
 	GateApprove GateAnswer = "approve"
 	GateDeny    GateAnswer = "deny"

@@ -39,8 +39,8 @@ func (a *app) approvalsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [SID]",
 		Short: "List the calls that wait for approval",
-		Long: `Lists the calls that wait for somebody's word, of one session or of all. CALL is cut to
-a line, and says so; stile approvals show has all of it. DIGEST is that of what would
+		Long: `Lists the calls that wait for a person's answer, of one session or of all. CALL is cut
+to a line, and says so; stile approvals show has all of it. DIGEST is that of what would
 run: an answer names it, and does not count for anything else. Nothing is changed, and
 no host needs to run.`,
 		Example: `  stile approvals list
@@ -154,11 +154,11 @@ func (a *app) approvalsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show APPROVAL",
 		Short: "Show all of a call that waits for approval",
-		Long: `Shows a call that waits for somebody's word with all of its arguments, and the command
-that allows it. Characters that show nothing, or not what they are, are escapes such as
-\u{200b}: what turns the direction of writing, moves the cursor or has no width, spaces
-other than the usual one, marks that pile up. --json has the text as it is. Nothing is
-changed, and no host needs to run.`,
+		Long: `Shows a call that waits for a person's answer with all of its arguments, and the
+command that allows it. Characters that show nothing, or not what they are, are escapes
+such as \u{200b}: what turns the direction of writing, moves the cursor or has no width,
+spaces other than the usual one, marks that pile up. --json has the text as it is.
+Nothing is changed, and no host needs to run.`,
 		Example: `  stile approvals show kq3S0pXc1m8bYdVfWzL2aA
   stile approvals show kq3S0pXc1m8bYdVfWzL2aA --json | jq -r .digest`,
 		Annotations: map[string]string{lastIsID: "yes"},
@@ -257,7 +257,7 @@ func userName() string {
 	return u.Username
 }
 
-// minDigest is how many digits of a digest say enough to whoever compares them by eye.
+// minDigest is how many digits of a digest say enough to a person who compares them by eye.
 const minDigest = 8
 
 func (a *app) answer(ctx context.Context, args []string, answer messages.GateAnswer, opts answerOptions) error {
@@ -326,8 +326,8 @@ func (a *app) answer(ctx context.Context, args []string, answer messages.GateAns
 	})
 }
 
-// confirmed shows a call and asks about it. Without a terminal nobody has seen it, and the
-// answer is refused.
+// confirmed shows a call and asks about it. Without a terminal no person has seen it, and
+// the answer is refused.
 func (a *app) confirmed(ctx context.Context, sid string, q *stile.Approval) error {
 	if !a.asks() {
 		return flagError("--digest", "is missing: it says what was seen, and there is no terminal to ask at. Look at the call: stile approvals show "+q.ID+a.where())

@@ -124,7 +124,7 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 	return answered, nil
 }
 
-// allowCommand is the command that lets a call happen, for whoever has seen it.
+// allowCommand is the command that lets a call happen, for a person who has seen it.
 func allowCommand(manifest, sid string, q *stile.Approval) string {
 	return fmt.Sprintf("stile approvals allow %s %s %s --digest %s", manifest, sid, q.ID, q.Digest)
 }

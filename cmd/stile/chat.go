@@ -168,7 +168,7 @@ func (t *talk) approvals(ctx context.Context) error {
 	case t.asks():
 		_, err = t.settled(ctx)
 	default:
-		_, err = t.decide(ctx, t.s, map[string]bool{}) // nobody to ask: the commands that answer
+		_, err = t.decide(ctx, t.s, map[string]bool{}) // no person to ask: the commands that answer
 	}
 	return err
 }

@@ -174,12 +174,12 @@ const (
 	slowSync   = 50 * time.Millisecond
 	syncs      = 9
 	syncBytes  = 4096
-	fakeSync   = 5 * time.Microsecond // no disk answers so fast: somebody only says so
+	fakeSync   = 5 * time.Microsecond // no disk answers so fast: a layer above it only says so
 	maxDrift   = 5 * time.Minute
 	needFiles  = 4096
 	portWait   = 2 * time.Second
 	warnExpiry = 7 * 24 * time.Hour
-	// Whoever renews certificates by themselves does so a month before.
+	// Programs that renew certificates by themselves do so a month before.
 	warnCertificate = 14 * 24 * time.Hour
 )
 
@@ -281,7 +281,7 @@ func (a *app) lookTokens(_ context.Context, s *settings) []finding {
 	}
 	switch {
 	case good == 0 && s.OIDC.Issuer == "":
-		return found("access", isWarn, "%s: nobody can ask", text)
+		return found("access", isWarn, "%s: no caller can ask", text)
 	case soon > 0:
 		return found("access", isWarn, "%s, %d of them for a week at most", text, soon)
 	}

@@ -26,7 +26,7 @@ func inRepository() bool {
 }
 
 // putExamples writes what the binary has of a folder below to. A file that is there with
-// other bytes is somebody's work, and an error.
+// other bytes is the user's work, and an error.
 func putExamples(to, folder string) error {
 	return fs.WalkDir(embedded.Files, folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

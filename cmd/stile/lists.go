@@ -33,8 +33,8 @@ func (a *app) sessionsListCommand() *cobra.Command {
 began, waited or ended, or the session was described, last; AGENT is what it was opened
 under.
 STATE is idle, running, suspended (a call waits for approval), interrupted (a run or
-an input is open and nobody is at it: it goes on when its session is opened, or when a
-host starts that knows its agent), closed or retired.
+an input is open and no process works on it: it goes on when its session is opened, or
+when a host starts that knows its agent), closed or retired.
 HEAD is the position and hash that verify --head takes: keep it elsewhere, and a cut
 tail will be found.`,
 		Example: `  stile sessions list

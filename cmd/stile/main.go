@@ -68,7 +68,7 @@ type console struct {
 	// interrupts has interrupts come over a channel, and not end the command, until release is
 	// called; nil where none come.
 	interrupts func() (came <-chan struct{}, release func())
-	// size is that of the terminal that out is, 0 where nobody knows; nil has nothing
+	// size is that of the terminal that out is, 0 where it is not known; nil has nothing
 	// drawn in place.
 	size func() (columns, rows int)
 }

@@ -349,7 +349,7 @@ func (p *printer) record(r *messages.Record) {
 	}
 }
 
-// costText says what a reply cost, and when nobody knows.
+// costText says what a reply cost, and when that is not known.
 func costText(b *messages.ModelReply) string {
 	text := fmt.Sprintf("%d tokens in", b.Usage.Input)
 	if b.Usage.CacheRead > 0 {

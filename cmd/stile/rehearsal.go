@@ -336,7 +336,7 @@ func (r *rehearsal) play(ctx context.Context, sid string, first int64, later []m
 const overBudget = "the budget"
 
 // watch shows a run to its end. Calls that wait for a person are answered by the stage: one
-// that does nothing may go on, any other is denied, as nobody is asked in a rehearsal.
+// that does nothing may go on, any other is denied, as a rehearsal asks no person.
 func (r *rehearsal) watch(ctx context.Context, s *stile.Session, run *stile.Run) error {
 	show, done := func(stile.Update) error { return nil }, func() error { return nil }
 	if !r.json {

@@ -140,7 +140,7 @@ func (r *remote) send(ctx context.Context, method, path string, body io.Reader, 
 	return nil, &refusedBy{status: res.StatusCode, err: &messages.Error{Code: messages.Code(p.Code), Reason: p.Reason, Field: p.Field, Detail: p.Detail}}
 }
 
-// unreachable says that nobody answered.
+// unreachable says that no host answered.
 type unreachable struct{ err error }
 
 func (e *unreachable) Error() string {
@@ -453,10 +453,10 @@ func (a *app) sessionsEraseCommand() *cobra.Command {
 		Use:   "erase USER",
 		Short: "Erase all that a user said at a running host, and what was learned of them",
 		Long: `Deletes all sessions of a user, as stile sessions delete does, and the profile that was
-learned. Tokens of the user stay: revoke them first, if nobody shall come back. There is
-no way back but a backup, which has all of it: let backups expire as well. It needs a
-token with the scope admin, and users for another user than its own. It may be repeated,
-and then finds nothing.`,
+learned. Tokens of the user stay: revoke them first, if the user shall not come back.
+There is no way back but a backup, which has all of it: let backups expire as well. It
+needs a token with the scope admin, and users for another user than its own. It may be
+repeated, and then finds nothing.`,
 		Example: `  stile sessions erase ann --token-file admin.token`,
 		Args:    cobra.ExactArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {

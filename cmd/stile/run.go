@@ -97,7 +97,7 @@ type runOptions struct {
 // describes reports whether a flag says something of a model.
 func (o *runOptions) describes() bool { return o.model != "" || o.baseURL != "" || o.dialect != "" }
 
-// errNoProvider is of whoever says something of a model, but not whose it is.
+// errNoProvider refuses a command that names a model, but not its provider.
 var errNoProvider = flagError("--provider", "is missing: openai, anthropic or gemini; without it the first argument is a manifest, and there is none")
 
 // agent is the manifest's, or one that the flags describe, and the arguments that are
@@ -255,7 +255,7 @@ func (o *runOptions) resumes(rest []string) error {
 }
 
 // leftOpen are the runs that a session has open before this process opens it: one that is to
-// go on, and inputs that wait. A run that waits for approval is none of them.
+// go on, and inputs that wait. A run that waits for approval is not among them.
 func leftOpen(ctx context.Context, rt *stile.Runtime, name string) (runs []int64, err error) {
 	ar := rt.Archive()
 	head, err := ar.Head(ctx, name)

@@ -41,7 +41,7 @@ stile.yaml or the file of --config, else they have their defaults: docs/settings
 stile doctor checks them.
 
 With tokens in the data directory (stile tokens create) callers have to show one.
-Without, everybody is the local user, and it refuses an address that other machines
+Without, every caller is the local user, and it refuses an address that other machines
 can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed certificate
 up by itself; without, put a proxy in front that does. Requests that name another host,
 or come from pages of another origin, are refused; --host and --origin allow more.

@@ -79,7 +79,7 @@ type oidcSettings struct {
 	Algorithms  []string `yaml:"algorithms" doc:"Of signatures; without a word RS256, ES256, EdDSA."`
 }
 
-// given reports whether somebody wants JWTs.
+// given reports whether the operator wants JWTs.
 func (o *oidcSettings) given() bool {
 	return !reflect.ValueOf(*o).IsZero()
 }

@@ -181,7 +181,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
 	fmt.Fprintf(w, "  actions: %d, %d unknown, %d skipped, %d tried again, %d detached, %d begun outside; %d late answers\n",
 		rep.Actions, rep.Unknown, rep.Skipped, rep.Retried, rep.Detached, rep.Effects, rep.Late)
-	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, runs of child sessions: %d, and %d that nobody waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Delegated, rep.Orphaned)
+	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, runs of child sessions: %d, and %d that no action waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Delegated, rep.Orphaned)
 	fmt.Fprintf(w, "  failed turns that another mended: %d; answers that passed their schema: %d; habits put right: %d\n", rep.Repaired, rep.Answered, rep.Forgiven)
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",

@@ -36,7 +36,7 @@ func (a *app) tokens() (*access.Tokens, error) {
 	return access.Open(filepath.Join(a.dir, tokenFile), nil)
 }
 
-// access identifies the callers of a host; nil when everybody is the local user.
+// access identifies the callers of a host; nil when every caller is the local user.
 func (a *app) access(s *settings) (access.Authenticator, error) {
 	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
 	none := errors.Is(err, fs.ErrNotExist)
@@ -158,7 +158,7 @@ func (a *app) tokensCreate(s *settings, wish access.Wish, life time.Duration) er
 		return err
 	}
 	if err := a.tokenAudit(s, "create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
-		// Nobody has seen it: it must not stay good unrecorded.
+		// No person has seen it: it must not stay good unrecorded.
 		_, _, undo := toks.Revoke(access.Revocation{ID: tok.ID})
 		return errors.Join(err, undo)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // checker checks the signatures of one Ed25519 key. It accepts what crypto/ed25519
-// accepts, and nothing else: whoever checks a journal with that must come to the
+// accepts, and nothing else: a reader who checks a journal with that must come to the
 // same result.
 //
 // A check is the equation R = s·B − k·A of RFC 8032 without its cofactor. A library

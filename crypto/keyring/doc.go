@@ -3,8 +3,8 @@
 // (docs/spec/aeiou.md §9, docs/spec/design.md §7).
 //
 // Invariants:
-//   - a [Set] is immutable. A [Ring] swaps sets atomically; whoever holds a set
-//     goes on with it;
+//   - a [Set] is immutable. A [Ring] swaps sets atomically; a caller that holds a
+//     set goes on with it;
 //   - a key has one purpose for life, token or receipt, and one algorithm, which
 //     only its record says;
 //   - a key signs from not_before until it retires, and never after;

@@ -59,7 +59,7 @@ const (
 	FileCost    = "KEYFILE_COST"       // the passphrase's cost is outside the bounds
 	FileSealed  = "KEYFILE_SEALED"     // sealed, and no passphrase was given
 	FileOpen    = "KEYFILE_OPEN"       // a passphrase was given, and the file is not sealed
-	FilePass    = "KEYFILE_PASSPHRASE" // wrong passphrase, or the sealed bytes are damaged: nobody can tell which
+	FilePass    = "KEYFILE_PASSPHRASE" // wrong passphrase, or the sealed bytes are damaged: the two look alike
 )
 
 // keyDocument is the file. The order of the fields is the order in the file.

@@ -14,7 +14,7 @@ import (
 // once and asks that. It is safe from any goroutine.
 type Ring struct {
 	set     atomic.Pointer[Set]
-	writing sync.Mutex // held by whoever replaces the set
+	writing sync.Mutex // held by the caller that replaces the set
 }
 
 // New gives a ring of keys. It may be empty.
@@ -212,8 +212,8 @@ func spent(k *Key, at int64) bool {
 	return k.Purpose() == Receipt && is && retired <= at && (k.private != nil || k.outside != nil)
 }
 
-// replace swaps the set, then erases what is in it no more: whoever reads the new
-// set never meets an erased key.
+// replace swaps the set, then erases what is in it no more: a caller that reads the
+// new set never meets an erased key.
 func (r *Ring) replace(s *Set, gone []*material) {
 	r.set.Store(s)
 	for _, m := range gone {

@@ -21,7 +21,7 @@ type tokenKey = interface {
 	VerifyTag(message, tag []byte) bool
 }
 
-// Set is one immutable state of a ring, or the public keys of somebody else's. It
+// Set is one immutable state of a ring, or the public keys of another party's. It
 // is safe from any goroutine.
 type Set struct {
 	keys  []*Key // in the order of their addition

@@ -472,8 +472,8 @@ func asks() (asks, takes bool) {
 	return true, unix.Close(fd) == nil
 }
 
-// passing is the filter of a jail that bubblewrap makes, as the kernel reads it. Nobody is
-// asked: what is outside cannot be named there.
+// passing is the filter of a jail that bubblewrap makes, as the kernel reads it. No
+// supervisor is asked: what is outside cannot be named there.
 func passing(sockets reach) []byte {
 	f := program(sockets, passes, nil)
 	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), len(f)*int(unsafe.Sizeof(f[0]))))

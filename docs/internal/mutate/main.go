@@ -116,7 +116,7 @@ func run(only []string, in string, fresh bool, turns, beside int) error {
 		}()
 	}
 	var missed []error
-	for i, m := range all { // in the order of the list, whoever is first
+	for i, m := range all { // in the order of the list, whichever ends first
 		v := <-trials[i]
 		delete(rows, m.name)
 		switch {

@@ -43,7 +43,7 @@ const (
 var terms = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice)([-._].*)?$`)
 
 // linked gives the modules, sorted by path, that have packages in the command at pkg: on
-// any of the platforms, with their texts. The main module is none of them.
+// any of the platforms, with their texts. The main module is not among them.
 func linked(dir, pkg string) ([]module, error) {
 	type found struct{ version, dir string }
 	modules := map[string]found{}
