@@ -28,7 +28,7 @@ const hostileText = `<img src=x onerror="document.title='owned'"><script>documen
 func TestPageIsServed(t *testing.T) {
 	d := serve(t, host.Config{Access: newTokens(t)}, agentOf("talker", speaks(nil, always()))) // who has no token may have the page
 	for path, kind := range map[string]string{
-		"/": "text/html", "/assets/page.css": "text/css", "/assets/page.js": "text/javascript", "/assets/plain.js": "text/javascript", "/assets/stile.js": "text/javascript",
+		"/": "text/html", "/assets/page.css": "text/css", "/assets/page.js": "text/javascript", "/assets/plain.js": "text/javascript", "/assets/words.js": "text/javascript", "/assets/stile.js": "text/javascript",
 	} {
 		res := d.ask("GET", path, "")
 		if res.StatusCode != 200 || res.Header.Get("Content-Type") != kind+"; charset=utf-8" || res.Header.Get("Content-Security-Policy") != page.Policy {

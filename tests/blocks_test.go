@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,7 +74,39 @@ func TestBlocks(t *testing.T) {
 	if want := "x is one\n, y is null"; last.Text != want || !last.Final {
 		t.Errorf("%q, want %q", last.Text, want)
 	}
+	// Simple events have no call of the branch that was not taken; a stream that is taken up behind
+	// any event tells what follows.
+	all := simpleOf(t, s, "")
+	var calls []string
+	for _, e := range all {
+		if e.Type == "call" {
+			calls = append(calls, e.Content+" "+e.Block)
+		}
+		if e.Type == "result" && e.Payload.Executed != 1 {
+			t.Errorf("%+v", e.Payload)
+		}
+	}
+	if want := []string{`{"name":"list","args":{}} `, `{"name":"read","args":{"file":"a.txt"}} p`, `{"name":"read","args":{"file":"none.txt"}} p`, `{"name":"list","args":{}} d`}; !slices.Equal(calls, want) {
+		t.Errorf("%q", calls)
+	}
+	for i := range all[:len(all)-1] {
+		if rest := simpleOf(t, s, all[i].ID); !reflect.DeepEqual(rest, all[i+1:]) {
+			t.Errorf("behind %s: %+v", all[i].ID, rest)
+		}
+	}
 	replays(t, rt, a)
+}
+
+// simpleOf is what the session's first run tells in simple events behind one of them.
+func simpleOf(t *testing.T, s *stile.Session, after string) (all []stile.SimpleEvent) {
+	t.Helper()
+	for e, err := range s.Run(1).Simple(t.Context(), after, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // Off is exactly as before: the same reply is refused by name.

@@ -47,6 +47,8 @@ export interface Event {
     | "retract" // of the unit only text stays: the rest was shown and is no more
     | "emit" // a program's output
     | "call" | "result" // an action was asked for; it ended
+    | "block.begin" | "block.decided" | "block.ended" // a control block was read; what it does is fixed; it ended: body is a BlockBegin, BlockDecided, BlockEnded
+    | "rollback.begin" // a group of actions is undone from now on: body is a RollbackBegin
     | "progress" // how far a running action is; content is a line about it
     | "metric" // a reply ended: body.usage
     | "run.end" // body.decision is DONE, ABORT or HALT, body.reason a code
@@ -67,6 +69,10 @@ export interface Event {
   complete?: boolean;
   /** Of think, where the extension sub_thoughts numbers the thoughts of a reply: n from 1, parent the n of the thought around or 0, depth from 1. */
   thought?: { n: number; parent: number; depth: number; label: string | null };
+  /** Of call and block.begin: the id of the control block around. */
+  block?: string;
+  /** Of call: the id of the action that this one undoes. */
+  compensates?: string;
   /** Of progress: the id of the action, and how much of how many is done; total is left out when it is not known. */
   action?: string;
   done?: number;
@@ -75,6 +81,45 @@ export interface Event {
   output?: any;
   /** Of records: what they hold. */
   body?: any;
+}
+
+/** Body of block.begin: id is that of the block, test of an if, in and as of a foreach. */
+export interface BlockBegin {
+  id: string;
+  kind: "if" | "foreach" | "parallel";
+  /** The id of the block around. */
+  block?: string;
+  test?: string;
+  in?: string;
+  as?: string;
+  max?: number;
+  fail?: "fast" | "all";
+  timeout_ms?: number;
+}
+
+/** Body of block.decided. The children that run are those of the branch. */
+export interface BlockDecided {
+  id: string;
+  /** Of an if: then, elif1 …, else or none. */
+  branch?: string;
+  /** Of a foreach: how many items it has. */
+  count?: number;
+}
+
+/** Body of block.ended. */
+export interface BlockEnded {
+  id: string;
+  state: "ok" | "failed" | "skipped" | "cancelled" | "unknown";
+  reason?: string;
+  /** Children, or iterations, by their ends. */
+  ok?: number;
+  failed?: number;
+}
+
+/** Body of rollback.begin. cause is error: with the id of the member that failed, asked, halt or cancel. */
+export interface RollbackBegin {
+  group: string;
+  cause: `error:${string}` | "asked" | "halt" | "cancel";
 }
 
 /** How a run stands, and what it said when it has ended: text and what follows are there then. */
@@ -114,6 +159,9 @@ export interface SimpleEvent {
   text?: string;
   /** Of think, and of a call in a thought, where the extension sub_thoughts numbers thoughts. */
   thought?: { n: number; parent?: number; depth?: number; label?: string };
+  /** Of call: the id of the control block around, and of the action that this one undoes. */
+  block?: string;
+  compensates?: string;
   /** The text was cut. */
   partial?: boolean;
   /** Of the text only so many bytes stay: text is what is left of it. */

@@ -1,5 +1,5 @@
 // The client of a stile host: no dependencies, one file for browsers and Node.
-// A stream outlives cuts at any byte: it comes back with the id of the last whole event
+// A stream outlives cuts anywhere: it comes back with the id of the last whole event
 // and goes on behind it, so nothing is lost or repeated. stile.d.ts describes all.
 
 // Every failure: the host's problem document; status 0 when there was no answer.
@@ -81,7 +81,7 @@ class Texts {
 
   event({ id, data }) {
     const { type, kind, unit, off, text = "", seq, run, turn, ts, body, ...place } = JSON.parse(data);
-    const event = { type: names[kind ?? type] ?? kind ?? type, id, seq, run, turn, ts, body };
+    const event = { type: names[kind ?? type] ?? kind ?? type, id, seq, run, turn, ts, body, block: body?.block, compensates: body?.compensates };
     if (type === "progress") return Object.assign(event, { action: place.action, done: place.done, total: place.total, content: text });
     const { n, parent = 0, depth, label = null } = body ?? place;
     if (event.type === "think" && n) event.thought = { n, parent, depth, label };

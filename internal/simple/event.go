@@ -37,6 +37,8 @@ type Event struct {
 	Thought *Thought `json:"thought,omitzero"`
 	// Block is the id of the control block that a call stands in; "" for none.
 	Block string `json:"block,omitzero"`
+	// Compensates is the id of the action that a call undoes; "" for none.
+	Compensates string `json:"compensates,omitzero"`
 	// Action is that of a chunk: all pieces of its growing result have the same.
 	Action string `json:"action,omitzero"`
 	// Keep takes text back: of the unit or result the first Keep bytes stay. Content is empty

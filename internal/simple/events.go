@@ -100,6 +100,7 @@ func (s Stream) declare(ctx context.Context, t *Teller, r *messages.Record) erro
 		}
 		if b, ok := of.Body.(*messages.ActionDeclared); ok && of.Turn == r.Turn && b.ID == end.ID {
 			t.declared(of.Turn, b)
+			t.call(of.Turn, b.ID).waits = nil // it had begun in its run
 			return nil
 		}
 	}

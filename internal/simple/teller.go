@@ -33,7 +33,8 @@ type Teller struct {
 
 	batches bool // the dialect's calls of a turn are one batch
 	calls   []call
-	asked   time.Time // when the model was asked
+	choices map[string]bool // blocks of the turn that are an if, or stand in one
+	asked   time.Time       // when the model was asked
 	// What the run has used.
 	input, output int64
 	took          time.Duration
@@ -49,6 +50,9 @@ type call struct {
 	executed bool // an execute was told
 	ended    bool
 	hidden   bool
+	// waits is the declaration of a call that is not told of yet: it stands in an if, and is
+	// left out if its branch is not taken. That is known when it begins, waits or ends.
+	waits *messages.ActionDeclared
 }
 
 // From takes up a stream behind an id. Recall, of the run's records up to there, comes before.
@@ -156,6 +160,7 @@ func (t *Teller) record(r *messages.Record) {
 		t.input, t.output, t.took = 0, 0, 0
 	case *messages.TurnBegin:
 		t.batches = b.Dialect == cogency.Name
+		t.choices = nil
 	case *messages.ModelRequest:
 		t.asked = r.TS
 	case *messages.ModelReply:
@@ -173,10 +178,17 @@ func (t *Teller) record(r *messages.Record) {
 			e := t.add(cogency.Respond, "")
 			e.Unit, e.Keep = number(id), &b.Off
 		}
+	case *messages.BlockBegin:
+		t.block(b)
 	case *messages.ActionDeclared:
 		t.declared(r.Turn, b)
+	case *messages.ActionApproval:
+		if c := t.call(r.Turn, b.ID); c != nil && b.State == messages.GateConfirm {
+			t.told(c)
+		}
 	case *messages.ActionStarted:
 		if c := t.call(r.Turn, b.ID); c != nil {
+			t.told(c)
 			t.execute(c)
 		}
 	case *messages.ActionEnded:
@@ -223,6 +235,17 @@ func (t *Teller) used(u *messages.Usage, at time.Time) {
 	e.Step, e.Total = use(u.Input, u.Output, took), use(t.input, t.output, t.took)
 }
 
+// block remembers a block in which calls may be left out.
+func (t *Teller) block(b *messages.BlockBegin) {
+	if b.BlockKind != "if" && !t.choices[b.Block] {
+		return
+	}
+	if t.choices == nil {
+		t.choices = map[string]bool{}
+	}
+	t.choices[b.ID] = true
+}
+
 func (t *Teller) call(of int64, id string) *call {
 	i := slices.IndexFunc(t.calls, func(c call) bool { return c.turn == of && c.ID == id })
 	if i < 0 {
@@ -234,13 +257,26 @@ func (t *Teller) call(of int64, id string) *call {
 func (t *Teller) declared(of int64, b *messages.ActionDeclared) {
 	c := call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Mode: b.Mode}, turn: of}
 	c.hidden = b.Show == messages.ShowNone
-	t.calls = append(t.calls, c)
 	if !c.hidden {
-		e := t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
-		e.Block = b.Block
-		if b.Thought > 0 {
-			e.Thought = &Thought{N: int(b.Thought)}
-		}
+		c.waits = b
+	}
+	t.calls = append(t.calls, c)
+	if !t.choices[b.Block] {
+		t.told(&t.calls[len(t.calls)-1])
+	}
+}
+
+// told tells of a call that was not told of yet.
+func (t *Teller) told(c *call) {
+	b := c.waits
+	if b == nil {
+		return
+	}
+	c.waits = nil
+	e := t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
+	e.Block, e.Compensates = b.Block, b.Compensates
+	if b.Thought > 0 {
+		e.Thought = &Thought{N: int(b.Thought)}
 	}
 }
 
@@ -250,7 +286,7 @@ func (t *Teller) execute(c *call) {
 		return
 	}
 	for i := range t.calls {
-		t.calls[i].executed = t.calls[i].executed || t.calls[i].turn == c.turn
+		t.calls[i].executed = t.calls[i].executed || t.calls[i].turn == c.turn && t.calls[i].waits == nil
 	}
 	t.add(cogency.Execute, "")
 }
@@ -261,6 +297,10 @@ func (t *Teller) ended(of int64, b *messages.ActionEnded) {
 	if c == nil {
 		return
 	}
+	if b.Reason == messages.BranchNotTaken && c.waits != nil {
+		c.waits, c.hidden = nil, true
+	}
+	t.told(c)
 	if t.batches {
 		t.execute(c) // it may end without a beginning
 	}

@@ -131,6 +131,39 @@ func TestTeller(t *testing.T) {
 5 {"type":"result","content":"[{\"tool\":\"a\",\"status\":\"success\",\"outcome\":\"ok\",\"content\":\"ok\"},{\"tool\":\"b\",\"status\":\"failure\",\"content\":\"skipped: x\"}]","timestamp":1.005,"payload":{"tools_executed":2,"success_count":1,"failure_count":1}}
 `,
 		},
+		{
+			"calls in an if, of which one branch is taken", "", false,
+			[]messages.Update{
+				rec(1, &messages.TurnBegin{Dialect: "cortex"}), rec(2, &messages.BlockBegin{ID: "c", BlockKind: "if"}), rec(3, &messages.BlockBegin{ID: "p", BlockKind: "parallel", Block: "c"}),
+				rec(4, &messages.BlockBegin{ID: "q", BlockKind: "parallel"}), rec(5, &messages.BlockDecided{ID: "c", Branch: "then"}),
+				rec(6, &messages.ActionDeclared{ID: "a", Name: "a", Args: "{}", Block: "c"}), rec(7, &messages.ActionDeclared{ID: "b", Name: "b", Args: "{}", Block: "c"}),
+				rec(8, &messages.ActionDeclared{ID: "d", Name: "d", Args: "{}", Block: "p"}), rec(9, &messages.ActionDeclared{ID: "e", Name: "e", Args: "{}", Block: "q"}),
+				rec(10, &messages.ActionDeclared{ID: "f", Name: "f", Args: "{}", Block: "p"}), rec(11, &messages.ActionDeclared{ID: "g", Name: "g", Args: "{}", Block: "c"}),
+				rec(12, &messages.ActionEnded{ID: "b", State: messages.ActionSkipped, Reason: messages.BranchNotTaken}),
+				rec(13, &messages.ActionStarted{ID: "a"}),
+				rec(14, &messages.ActionEnded{ID: "d", State: messages.ActionSkipped, Reason: "dep_failed:a"}),
+				rec(15, &messages.ActionApproval{ID: "f", State: messages.GateConfirm}), rec(16, &messages.TurnSuspended{Waiting: []string{"f"}}),
+				rec(17, &messages.ActionStarted{ID: "f"}),
+				rec(18, &messages.ActionEnded{ID: "g", State: messages.ActionCancelled, Reason: messages.BranchNotTaken}),
+				rec(19, &messages.ActionEnded{ID: "a", State: messages.ActionCancelled, Reason: messages.BranchNotTaken}),
+			},
+			`9 {"type":"call","content":"{\"name\":\"e\",\"args\":{}}","timestamp":1.009,"block":"q"}
+12-1 {"type":"call","content":"{\"name\":\"a\",\"args\":{}}","timestamp":1.013,"block":"c"}
+13 {"type":"execute","content":"","timestamp":1.013}
+13-1 {"type":"call","content":"{\"name\":\"d\",\"args\":{}}","timestamp":1.014,"block":"p"}
+14 {"type":"result","content":"[{\"tool\":\"d\",\"status\":\"failure\",\"content\":\"skipped: dep_failed:a\"}]","timestamp":1.014,"payload":{"tools_executed":1,"success_count":0,"failure_count":1}}
+15 {"type":"call","content":"{\"name\":\"f\",\"args\":{}}","timestamp":1.015,"block":"p"}
+16 {"type":"interrupt","content":"waiting for approval: f","timestamp":1.016}
+17 {"type":"execute","content":"","timestamp":1.017}
+19 {"type":"result","content":"[{\"tool\":\"a\",\"status\":\"failure\",\"content\":\"cancelled: branch_not_taken\"}]","timestamp":1.019,"payload":{"tools_executed":1,"success_count":0,"failure_count":1}}
+`,
+		},
+		{
+			"a compensation", "", false,
+			[]messages.Update{rec(1, &messages.TurnBegin{Dialect: "cortex"}), rec(2, &messages.ActionDeclared{ID: "undo:a", Name: "drop", Args: "{}", Compensates: "a"})},
+			`2 {"type":"call","content":"{\"name\":\"drop\",\"args\":{}}","timestamp":1.002,"compensates":"a"}
+`,
+		},
 		{"what users do not see", "", false, []messages.Update{
 			rec(1, &messages.Emit{Text: "<<<token>>>", Candidate: true}), rec(2, &messages.Emit{Text: "held", Held: true}), rec(3, &messages.ActionDeclared{ID: "a", Name: "a", Args: "{}", Show: messages.ShowNone}),
 			rec(4, &messages.ActionStarted{ID: "a"}), rec(5, &messages.ActionEnded{ID: "a", State: messages.ActionOK}), rec(6, &messages.UnitText{UnitKind: messages.TextUnit, Unit: "1.0", Text: "between"}),

@@ -79,6 +79,7 @@ var routes = map[string]route{
 	"GET /assets/page.js":                         {scope: public},
 	"GET /assets/plain.js":                        {scope: public},
 	"GET /assets/stile.js":                        {scope: public},
+	"GET /assets/words.js":                        {scope: public},
 	"/":                                           {scope: public},
 }
 

@@ -431,6 +431,45 @@ test("numbered thoughts say where they stand", async (t) => {
   assert.deepEqual(got.events.map((e) => e.thought), [inner, inner, { n: 3, parent: 0, depth: 1, label: null }, undefined, undefined]);
 });
 
+test("blocks and rollbacks say where they stand", async (t) => {
+  const server = await answers(t, (n, res) => {
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    const records = [
+      ["block.begin", { id: "c", kind: "if", test: "exists($l)" }],
+      ["block.begin", { id: "p", kind: "parallel", block: "c" }],
+      ["block.decided", { id: "c", branch: "then" }],
+      ["action.declared", { id: "a", name: "book", args: "{}", block: "p", group: "trip" }],
+      ["block.ended", { id: "p", state: "failed", failed: 1, reason: "child_failed:a" }],
+      ["rollback.begin", { group: "trip", cause: "error:a" }],
+      ["action.declared", { id: "undo:b", name: "drop", args: "{}", compensates: "b" }],
+      ["run.end", { decision: "DONE" }],
+    ];
+    res.end(records.map(([type, body], i) => frame(String(i + 1), { type, seq: i + 1, run: 1, body })).join(""));
+  });
+  const got = await keep(new Stile(server.url).session("s").stream("x"));
+  assert.deepEqual(got.events.map((e) => [e.type, e.block, e.compensates, e.body.id ?? e.body.group]), [
+    ["block.begin", undefined, undefined, "c"],
+    ["block.begin", "c", undefined, "p"],
+    ["block.decided", undefined, undefined, "c"],
+    ["call", "p", undefined, "a"],
+    ["block.ended", undefined, undefined, "p"],
+    ["rollback.begin", undefined, undefined, "trip"],
+    ["call", undefined, "b", "undo:b"],
+    ["run.end", undefined, undefined, undefined],
+  ]);
+});
+
+test("simple events of calls in blocks and of compensations", async (t) => {
+  const server = await answers(t, (n, res) => {
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    const call = (id, more) => frame(id, { type: "call", content: "{}", timestamp: 1, ...more });
+    res.end(call("1", { block: "p" }) + call("2", { compensates: "b" }) + frame("3", { type: "end", content: "", timestamp: 2 }));
+  });
+  const got = [];
+  for await (const e of new Stile(server.url).session("s").run(1).simple()) got.push([e.type, e.block, e.compensates]);
+  assert.deepEqual(got, [["call", "p", undefined], ["call", undefined, "b"], ["end", undefined, undefined]]);
+});
+
 test("a running action says how far it is", async (t) => {
   const server = await answers(t, (n, res) => {
     res.writeHead(200, { "Content-Type": "text/event-stream" });

@@ -19,7 +19,7 @@ import (
 	js "github.com/seed14be6753/stile/clients/js"
 )
 
-//go:embed index.html page.css page.js plain.js
+//go:embed index.html page.css page.js plain.js words.js
 var files embed.FS
 
 // Policy is the Content-Security-Policy of the page.
@@ -35,6 +35,7 @@ func Register(mux *http.ServeMux) (patterns []string) {
 		{"/assets/page.css", "page.css", "text/css"},
 		{"/assets/page.js", "page.js", "text/javascript"},
 		{"/assets/plain.js", "plain.js", "text/javascript"},
+		{"/assets/words.js", "words.js", "text/javascript"},
 		{"/assets/stile.js", "", "text/javascript"},
 	} {
 		body := js.Source

@@ -2,6 +2,7 @@
 // approvals. What comes from the host is put into the page as text and nothing else.
 import { plainly } from "./plain.js";
 import { Stile } from "./stile.js";
+import { words } from "./words.js";
 
 const maxRows = 1000; // of the log; older ones go
 const recall = 500; // records of the past that are shown of a session
@@ -124,30 +125,6 @@ function show(event, rows) {
   if (event.type === "run.end") rows.clear();
   while (log.childElementCount > maxRows) log.firstChild.remove();
   if (atEnd) log.scrollTop = log.scrollHeight;
-}
-
-/** How an event is shown: a class, and a text. */
-function words({ type, text, body = {} }) {
-  switch (type) {
-    case "user":
-      return ["user", text ?? body.userdata ?? ""];
-    case "respond":
-    case "emit":
-      return ["said", text];
-    case "think":
-    case "text":
-      return ["other", text];
-    case "call":
-      return ["said", `${body.id} ${body.name} ${body.args}`];
-    case "result":
-      return ["said", [body.id, body.state, body.reason, body.result].filter(Boolean).join(" ")];
-    case "run.end":
-      return [body.decision === "HALT" ? "halt" : "said", [body.decision, body.reason, body.detail].filter(Boolean).join(" ")];
-    case "turn.decided":
-      return ["other", [body.decision, body.reason].filter(Boolean).join(" ")];
-    default:
-      return ["other", text ?? ""];
-  }
 }
 
 async function asked(signal) {
