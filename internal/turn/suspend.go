@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -51,7 +52,8 @@ func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
 		asked, busy := m.undoWaits()
-		return f.reply.ended && len(f.feeds.pending) == 0 && !busy && (m.graph.plan.Stalled() || asked && m.graph.plan.Complete())
+		done := asked && m.graph.plan.Complete() && !slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && c.undo.of == nil })
+		return f.reply.ended && len(f.feeds.pending) == 0 && !busy && (m.graph.plan.Stalled() || done)
 	}
 	n := 0
 	for i := range f.calls {
