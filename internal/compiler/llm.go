@@ -74,17 +74,18 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, i int) (*catalog.Execu
 			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})
 		}
 		req.Messages = append(req.Messages, messages.Message{Role: messages.RoleUser, Text: q.Text})
-		return ask(ctx, ports[q.Model], req)
+		return ask(ctx, ports[q.Model], req, q.Emit)
 	}
 	return catalog.LLM(p), nil
 }
 
-// ask puts one question, again when the failure says that it may help and no byte came.
-func ask(ctx context.Context, port llm.Model, req llm.Request) (sum catalog.Answer, err error) {
+// ask puts one question, again when the failure says that it may help and no byte came. So
+// nothing that emit has is taken back.
+func ask(ctx context.Context, port llm.Model, req llm.Request, emit func(context.Context, string) error) (sum catalog.Answer, err error) {
 	var policy retry.Policy
 	for n := 1; ; n++ {
 		var b strings.Builder
-		usage, cost, err := answer(ctx, port, req, &b)
+		usage, cost, err := answer(ctx, port, req, &b, emit)
 		sum.Tokens += usage.Input + usage.Output
 		sum.CostMicroUSD += cost
 		if err == nil {
@@ -106,7 +107,7 @@ func ask(ctx context.Context, port llm.Model, req llm.Request) (sum catalog.Answ
 }
 
 // answer reads one reply to its end.
-func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder) (usage messages.Usage, cost int64, err error) {
+func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder, emit func(context.Context, string) error) (usage messages.Usage, cost int64, err error) {
 	for chunk, err := range port.Stream(ctx, req) {
 		if err != nil {
 			return usage, cost, err
@@ -115,6 +116,9 @@ func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Bui
 			usage, cost = chunk.Usage, chunk.CostMicroUSD
 		}
 		b.Write(chunk.Text)
+		if err := emit(ctx, string(chunk.Text)); err != nil {
+			return usage, cost, err
+		}
 		switch chunk.Finish {
 		case "":
 		case messages.FinishStop, messages.FinishComplete:

@@ -87,8 +87,8 @@ func judgeExpression(raw jsontext.Value) (verdict, error) {
 // bindings are the names and states of a case.
 type bindings expressionCase
 
-func (b bindings) Value(name string) (string, bool) {
-	v, ok := b.Values[name]
+func (b bindings) Value(ref expr.Ref) (string, bool) {
+	v, ok := b.Values[ref.Name]
 	return string(v), ok
 }
 

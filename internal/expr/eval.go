@@ -10,8 +10,9 @@ import (
 
 // Env is what an expression can look up.
 type Env interface {
-	// Value gives the JSON value that a name is bound to; ok is false for an unknown one.
-	Value(name string) (value string, ok bool)
+	// Value gives the JSON value that the name of a reference is bound to; ok is false for an
+	// unknown one, and for a path that no expression may take.
+	Value(ref Ref) (value string, ok bool)
 	// Status gives the terminal state of an action or a block; ok is false for an unknown one.
 	Status(id string) (state string, ok bool)
 }
@@ -107,7 +108,7 @@ func (v *evaluator) reference(n *node) string {
 }
 
 func (v *evaluator) find(n *node) (part string, ok bool) {
-	value, ok := v.env.Value(n.ref.Name)
+	value, ok := v.env.Value(n.ref)
 	if !ok {
 		return "", false
 	}

@@ -9,7 +9,7 @@ import (
 // world is an Env of JSON texts; an id's state stands under "id!".
 type world map[string]string
 
-func (w world) Value(name string) (string, bool) { v, ok := w[name]; return v, ok }
+func (w world) Value(ref Ref) (string, bool) { v, ok := w[ref.Name]; return v, ok }
 
 func (w world) Status(id string) (string, bool) { v, ok := w[id+"!"]; return v, ok }
 

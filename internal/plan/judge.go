@@ -87,16 +87,21 @@ func (j *judging) saw(what, name, value string) {
 }
 
 // Value implements expr.Env.
-func (j *judging) Value(name string) (string, bool) {
+func (j *judging) Value(ref expr.Ref) (string, bool) {
 	p := j.p
+	if len(ref.Path) == 1 {
+		if _, _, ok := p.partial(reference{kind: refName, name: ref.Name, path: ref.Path[0]}, j.b.begin); ok {
+			return "", false // a text that grows decides nothing
+		}
+	}
 	p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
-	r := reference{kind: refName, name: name}
+	r := reference{kind: refName, name: ref.Name}
 	v := p.tolerate(p.lookup(r, j.b.begin), r, j.b.begin)
 	if v.kind != foundValue {
-		j.saw("value", name, "?")
+		j.saw("value", ref.Name, "?")
 		return "", false
 	}
-	j.saw("value", name, v.value)
+	j.saw("value", ref.Name, v.value)
 	return v.value, true
 }
 

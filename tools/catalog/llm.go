@@ -37,6 +37,9 @@ type Question struct {
 	Text    string
 	// MaxReplyBytes bounds the answer; a longer one is cut off and fails.
 	MaxReplyBytes int64
+	// Emit takes the next piece of the answer, in order; the answer is the pieces joined. Its
+	// error ends the question. It does nothing unless the answer is shown as it grows.
+	Emit func(ctx context.Context, text string) error
 }
 
 // Answer is the reply to a Question. Tokens and cost count even if Ask returned an error.
@@ -74,7 +77,7 @@ func (p *Prompt) run(ctx context.Context, c *tools.Call, params Parameters, args
 	if err != nil {
 		return "", err
 	}
-	q := Question{Session: c.SID, Turn: c.Turn, Model: p.Model, System: p.System, MaxReplyBytes: maxAnswerBytes}
+	q := Question{Session: c.SID, Turn: c.Turn, Model: p.Model, System: p.System, MaxReplyBytes: maxAnswerBytes, Emit: c.Emit}
 	if v, ok := given[modelParam]; ok && len(p.Allow) > 0 {
 		model, _ := jsontext.AppendUnquote(nil, v)
 		q.Model = string(model)

@@ -195,6 +195,7 @@ func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, arg
 	var spent spending
 	defer func() { end.used = spent.sum() }()
 	own := *c
+	own.Sink = nil // what the steps say is not the result of the workflow
 	own.Spend = func(used messages.Budget) {
 		spent.add(used)
 		if c.Spend != nil {

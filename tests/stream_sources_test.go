@@ -1,0 +1,176 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// The answer of a model is shown as it comes, and is the result. What a step of a workflow
+// emits is not shown: it is not the workflow's result.
+func TestStreamedAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nextensions: [stream]\nimport: {tools: [log.steps], llms: [l], workflows: [w]}\n"+
+			"define: {llms: [{name: l, template: $q}], workflows: [{name: w, steps: [{id: n, name: log.steps}], output: done}]}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, err := scripted.Parse("s.jsonl", []byte(`{"match":{"equals":"count"},"chunks":[{"text":"one "},{"text":"zwölf ","at_ms":300},{"text":"three","at_ms":900}],"usage":{"input":3,"output":4}}
+{"match":{"equals":"break"},"chunks":[{"text":"half"}],"error":{"status":500,"code":"server_error","after_bytes":2}}
+{"chunks":[{"text":"<action id=\"a\" type=\"llm\" mode=\"async\">{\"name\":\"l\",\"stream\":true,\"parameters\":{\"q\":\"count\"}}</action><action id=\"b\" type=\"llm\" mode=\"async\">{\"name\":\"l\",\"stream\":true,\"parameters\":{\"q\":\"break\"}}</action><action id=\"c\" type=\"workflow\" mode=\"async\">{\"name\":\"w\",\"stream\":true}</action><response final=\"true\">${a.partial}! $c</response>"}]}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := start(t, stile.Config{})
+		a := &stile.Agent{Manifest: m, Model: script, Tools: []tools.Tool{logging("log.steps", messages.ReadOnly, 3, time.Millisecond, nil)}}
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		seen := newScreen(t)
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+		}
+		wantDone(t, decision(t, run))
+		got := ends(t, s)
+		if got["a"] != `ok "one zwölf three"` || !strings.HasPrefix(got["b"], "failed") || got["c"] != `ok "done"` {
+			t.Errorf("%q", got)
+		}
+		if text := said(t, s); text != "one zwölf three! done" {
+			t.Errorf("said %q", text)
+		}
+		if seen.pieces < 4 {
+			t.Errorf("%d pieces were shown", seen.pieces)
+		}
+		texts := map[string]string{}
+		for _, c := range bodies[*messages.ActionChunk](records(t, s)) {
+			texts[c.ID] += string(c.Bytes)
+		}
+		if texts["a"] != "one zwölf three" || !strings.HasPrefix("half", texts["b"]) || texts["c"] != "" {
+			t.Errorf("recorded %q", texts)
+		}
+		replays(t, rt, a)
+	})
+}
+
+// Streams that do not end, pieces of any length and pieces that come too late.
+func TestStreamedBadly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 8 << 20
+		big := strings.Repeat("é", 100<<10) // 200 KiB: cut inside of characters
+		var sum int
+		var stopped error
+		late := make(chan error, 1)
+		text := neuroscript.String
+		a := streamed(nil, []string{`<action id="ever" mode="async" show="none">{"name":"ever","stream":true}</action>
+<action id="big" mode="async">{"name":"big","stream":true}</action>
+<action id="late" mode="async">{"name":"late","stream":true}</action>
+<action id="other" mode="async">{"name":"other","stream":true}</action>
+<response final="true">end</response>`},
+			tool("ever", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				piece := strings.Repeat("x", 60<<10)
+				for {
+					if stopped = c.Emit(ctx, piece); stopped != nil {
+						return neuroscript.Value{}, stopped
+					}
+					sum += len(piece)
+				}
+			}),
+			tool("big", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				return text(big), c.Emit(ctx, big)
+			}),
+			tool("late", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				ctx = context.WithoutCancel(ctx)
+				go func() {
+					time.Sleep(time.Second)
+					late <- c.Emit(ctx, "too late")
+				}()
+				return text("in time"), c.Emit(ctx, "in time")
+			}),
+			tool("other", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				return text("this"), c.Emit(ctx, "that")
+			}))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		ended := make(chan time.Time, 1)
+		go func() {
+			_, err := run.Decision(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- time.Now()
+		}()
+		began := time.Now()
+		// This reader takes an hour; the run does not wait for it.
+		seen := newScreen(t)
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+			time.Sleep(time.Minute)
+		}
+		if d := (<-ended).Sub(began); d > 10*time.Second {
+			t.Errorf("the run took %s: as long as its slowest reader", d)
+		}
+		if len(seen.ended) != 4 {
+			t.Errorf("the reader saw the ends of %v", seen.ended)
+		}
+		if err := <-late; !errors.Is(err, tools.ErrEnded) {
+			t.Errorf("a late piece: %v", err)
+		}
+		var failure *messages.Error
+		if sum > limit || sum < limit-60<<10 || stopped == nil || errors.As(stopped, &failure) && failure.Code == messages.ErrCancelled {
+			t.Errorf("%d bytes, then %v", sum, stopped)
+		}
+		got := ends(t, s)
+		for id, want := range map[string]string{
+			"ever":  `failed error "the streamed result is over its limit of 8388608 bytes"`,
+			"other": "failed stream ", "big": `ok "` + big + `"`, "late": `ok "in time"`,
+		} {
+			if !strings.HasPrefix(got[id], want) {
+				t.Errorf("%s: %.100q, want %.100q", id, got[id], want)
+			}
+		}
+		replays(t, rt, a)
+	})
+}
+
+// A condition waits for the whole result; the text so far decides nothing.
+func TestPartialInCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := tool("object", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+			if err := c.Emit(ctx, `{"partial":true}`); err != nil {
+				return neuroscript.Value{}, err
+			}
+			return neuroscript.MapOf([]neuroscript.Entry{{Key: "partial", Value: neuroscript.Bool(true)}}), nil
+		})
+		a := streamed(func(m *manifest.Manifest) { m.Extensions = []string{"stream", "if"} }, []string{`<action id="a" mode="async">{"name":"object","stream":true}</action>
+<action id="b" mode="async">{"name":"object"}</action>
+<if id="x" test="$a.partial"><action id="y">{"name":"object"}</action></if>
+<if id="e" test="exists($a.partial)"><action id="f">{"name":"object"}</action></if>
+<if id="z" test="$b.partial"><action id="w">{"name":"object"}</action></if>
+<response final="true">end</response>`}, object)
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		got := ends(t, s)
+		if !strings.HasPrefix(got["a"], "ok") || !strings.HasPrefix(got["y"], "skipped bad_condition") || !strings.HasPrefix(got["f"], "skipped branch_not_taken") || !strings.HasPrefix(got["w"], "ok") {
+			t.Errorf("%q", got)
+		}
+		replays(t, rt, a)
+	})
+}
