@@ -239,6 +239,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("block", b.Block)
 		appendListz(e, "depends_on", b.DependsOn)
 		appendListz(e, "each", b.Each)
+		appendListz(e, "each_blocks", b.EachBlocks)
 		appendListz(e, "each_keys", b.EachKeys)
 		e.strz("fail", b.Fail)
 		e.str("id", b.ID)

@@ -38,7 +38,7 @@ func (l *loader) agent(path string, n *yaml.Node, m *Manifest) {
 		return
 	}
 	outer := *l
-	*m = *Default(peek(n, "dialect"))
+	*m = *defaultOf(n)
 	l.root, l.base, l.depth, l.allow, l.vars = reflect.ValueOf(m).Elem(), path+".", l.depth+1, nil, nil
 	l.environment(n)
 	l.structure(path, n, l.root)

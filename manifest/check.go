@@ -42,7 +42,11 @@ func (m *Manifest) Validate(dialects ...string) error {
 // loop.max_turns and the booleans, whose zero says something, stay.
 func (m *Manifest) WithDefaults() *Manifest {
 	out := *m
-	fill(reflect.ValueOf(&out).Elem(), reflect.ValueOf(Default(m.Dialect)).Elem())
+	base := Default(m.Dialect)
+	if slices.Contains(m.Extensions, extForeach) {
+		base.Quotas.Actions = loopActions
+	}
+	fill(reflect.ValueOf(&out).Elem(), reflect.ValueOf(base).Elem())
 	out.Loop.MaxTurns = m.Loop.MaxTurns
 	if out.Loop.NoProgressN <= 0 {
 		out.Loop.NoProgressN = DefaultNoProgressN

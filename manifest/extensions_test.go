@@ -11,8 +11,7 @@ func TestExtensions(t *testing.T) {
 		{"extensions: [feed_transform]", ""},
 		{"extensions: [feed_references]", ""},
 		{"extensions: []", ""},
-		{"extensions: [if, parallel]", ""},
-		{"extensions: [foreach]", `"foreach" is not in this release`},
+		{"extensions: [if, foreach, parallel]", ""},
 		{"extensions: [feed_transform, sub_thoughts]", ""},
 		{"extensions: [remote_feeds]", ""},
 		{"extensions: [loops]", `"loops" is none of if, foreach, parallel, rollback, stream, sub_thoughts, templates, feed_transform, feed_references, remote_feeds`},
@@ -46,5 +45,20 @@ func TestExtensionsAreInTheDigests(t *testing.T) {
 	again, err := Parse("a.yaml", on.Canonical())
 	if err != nil || again.Digest() != on.Digest() {
 		t.Errorf("read again: %v", err)
+	}
+}
+
+// With loops a run may have 1,024 actions, unless the manifest says how many.
+func TestActionsOfLoops(t *testing.T) {
+	for text, want := range map[string]int64{
+		"": 256, "extensions: [if]": 256, "extensions: [if, foreach]": 1024, "extensions: [foreach]\nquotas: {actions: 256}": 256,
+	} {
+		m, err := Parse("a.yaml", []byte("dialect: cortex\n"+text))
+		if err != nil || m.Quotas.Actions != want {
+			t.Errorf("%q: %d, %v", text, m.Quotas.Actions, err)
+		}
+	}
+	if m := (&Manifest{Dialect: "cortex", Extensions: []string{"foreach"}}).WithDefaults(); m.Quotas.Actions != 1024 {
+		t.Error(m.Quotas.Actions)
 	}
 }

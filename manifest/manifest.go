@@ -53,7 +53,7 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"foreach" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
 	Rollback   struct {
 		On      *[]string `yaml:"on" enum:"error|halt|cancel" optional:"true" doc:"What rolls groups of actions back unasked: error, a member failed; halt, the run ends HALT; cancel, it is cancelled. error alone when nothing is said."`
 		Unknown string    `yaml:"unknown" enum:"run|report" optional:"true" doc:"What a rollback does about a member whose outcome is unknown: run its compensation, or report it alone. report when nothing is said."`
@@ -444,6 +444,12 @@ const (
 
 // DefaultNoProgressN is loop.no_progress_n when nothing is said (docs/spec/aeiou.md §18).
 const DefaultNoProgressN = 3
+
+// With loops a run may have more actions, if nothing is said.
+const (
+	extForeach  = "foreach"
+	loopActions = 1024
+)
 
 // Default is the manifest of an agent that says nothing but its dialect. An
 // unknown dialect gets the values all dialects share; Validate refuses it.

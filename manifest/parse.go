@@ -157,7 +157,7 @@ func (l *loader) load(data []byte) *Manifest {
 	if doc == nil {
 		return nil
 	}
-	m := Default(peek(doc, "dialect"))
+	m := defaultOf(doc)
 	l.root = reflect.ValueOf(m).Elem()
 	// Texts anywhere may use the environment, so it is read first, and again with
 	// the rest for its mistakes.
@@ -263,6 +263,19 @@ func (l *loader) syntax(err error) {
 }
 
 // peek is the text of a key of the document, if it has it.
+// defaultOf is what a manifest has that says no more than its dialect and its extensions.
+func defaultOf(doc *yaml.Node) *Manifest {
+	m := Default(peek(doc, "dialect"))
+	if list := child(doc, "extensions"); list != nil {
+		for _, n := range list.Content {
+			if n.Value == extForeach {
+				m.Quotas.Actions = loopActions
+			}
+		}
+	}
+	return m
+}
+
 func peek(doc *yaml.Node, key string) string {
 	if n := child(doc, key); n != nil && n.Kind == yaml.ScalarNode {
 		return n.Value

@@ -156,6 +156,8 @@ type Call struct {
 	Block      string // id of the innermost control block around; "" for none
 	Branch     string // of an if: the one that was taken
 	OK, Failed int64  // of a foreach and a parallel: iterations or children by their ends
+	Failures   string // of a foreach: the first of its instances that failed, and why
+	Of         string // the iteration of a loop that it is an instance of; "" for none
 	// Unstreamed says that its result was to be shown as it grows, and came whole.
 	Unstreamed bool
 }

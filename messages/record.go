@@ -426,22 +426,23 @@ type ActionEnded struct {
 // BlockBegin announces a control block whose closer was read, or one in a block that was
 // decided (docs/spec/extensions.md §0). What has a default and has it is left out.
 type BlockBegin struct {
-	As        string   `json:"as,omitzero"`
-	Block     string   `json:"block,omitzero"` // id of the block around
-	BlockKind string   `json:"kind"`           // if, foreach or parallel
-	DependsOn []string `json:"depends_on,omitzero"`
-	Each      []string `json:"each,omitzero"`      // of a foreach: ids of what stands in it
-	EachKeys  []string `json:"each_keys,omitzero"` // their output keys, in the same order; "" for none
-	Fail      string   `json:"fail,omitzero"`
-	ID        string   `json:"id"`
-	InThought bool     `json:"in_thought,omitzero"`
-	List      string   `json:"in,omitzero"` // of a foreach
-	Max       int64    `json:"max,omitzero"`
-	Of        string   `json:"of,omitzero"` // as in action.declared
-	OutputKey string   `json:"output_key,omitzero"`
-	Parallel  int64    `json:"parallel,omitzero"`
-	Test      string   `json:"test,omitzero"`       // of an if: of its first branch
-	TimeoutMS int64    `json:"timeout_ms,omitzero"` // of a parallel
+	As         string   `json:"as,omitzero"`
+	Block      string   `json:"block,omitzero"` // id of the block around
+	BlockKind  string   `json:"kind"`           // if, foreach or parallel
+	DependsOn  []string `json:"depends_on,omitzero"`
+	Each       []string `json:"each,omitzero"`        // of a foreach: ids of what stands in it
+	EachBlocks []string `json:"each_blocks,omitzero"` // those of them that are blocks
+	EachKeys   []string `json:"each_keys,omitzero"`   // their output keys, in the same order; "" for none
+	Fail       string   `json:"fail,omitzero"`
+	ID         string   `json:"id"`
+	InThought  bool     `json:"in_thought,omitzero"`
+	List       string   `json:"in,omitzero"` // of a foreach
+	Max        int64    `json:"max,omitzero"`
+	Of         string   `json:"of,omitzero"` // as in action.declared
+	OutputKey  string   `json:"output_key,omitzero"`
+	Parallel   int64    `json:"parallel,omitzero"`
+	Test       string   `json:"test,omitzero"`       // of an if: of its first branch
+	TimeoutMS  int64    `json:"timeout_ms,omitzero"` // of a parallel
 }
 
 // BlockDecided fixes what a control block does: a restart takes the same path.

@@ -17,7 +17,7 @@ import (
 func blocked(t *testing.T, files map[string]string, replies ...string) (*stile.Agent, *recorder) {
 	t.Helper()
 	a, model := working(t, "cortex", files, replies...)
-	a.Manifest.Extensions = []string{"if", "parallel"}
+	a.Manifest.Extensions = []string{"if", "foreach", "parallel"}
 	return a, model
 }
 
@@ -109,6 +109,41 @@ func simpleOf(t *testing.T, s *stile.Session, after string) (all []stile.SimpleE
 	return all
 }
 
+// A loop, from the manifest to the next prompt: one element has the list of results and names
+// what failed. A later turn refers to what its parts came to, and a replay takes the same path.
+func TestLoops(t *testing.T) {
+	a, model := blocked(t, map[string]string{"a.txt": "list\n", "0.txt": "one\n", "1.txt": "two\n"},
+		`<action id="l">{"name":"read","parameters":{"file":"a.txt"}}</action>`+
+			`<foreach in="$l" as="f" id="x"><action id="r">{"name":"read","output_key":"k","parameters":{"file":"${f_index}.txt"}}</action></foreach>`+
+			`<foreach in="$k" id="y"><action id="n">{"name":"read","parameters":{"file":"none.txt"}}</action></foreach>`,
+		`<response final="true">${x.0.content}${r.1.content}${k.1.content}$n</response>`)
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	wantDone(t, ask(t, s, "go"))
+	msgs := model.requests()[1].Messages
+	last := msgs[len(msgs)-1].Text
+	for _, want := range []string{
+		`<block_result id="x" kind="foreach" ok="2" failed="0">[{`,
+		`<block_result id="y" kind="foreach" ok="0" failed="2" status="failed" reason="child_failed:n[0]" failures="n[0]: failed `,
+		`>[null,null]</block_result>`,
+	} {
+		if !strings.Contains(last, want) {
+			t.Errorf("no %s in\n%s", want, last)
+		}
+	}
+	if strings.Contains(last, `<action_result id="r[`) {
+		t.Error(last)
+	}
+	var text string
+	for _, u := range bodies[*messages.UnitText](records(t, s)) {
+		text = u.Text
+	}
+	if want := "one\ntwo\ntwo\n[null,null]"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	replays(t, rt, a)
+}
+
 // Off is exactly as before: the same reply is refused by name.
 func TestBlocksAreOff(t *testing.T) {
 	a, model := working(t, "cortex", nil, `<if test="true"><action>{"name":"list"}</action></if>`, "<response>done</response>")
@@ -127,13 +162,13 @@ func TestBlocksAreOff(t *testing.T) {
 
 // The primer has an example of each block that is on, and of no other.
 func TestBlocksInThePrimer(t *testing.T) {
-	for _, on := range [][]string{nil, {"if"}, {"parallel"}, {"if", "parallel"}} {
+	for _, on := range [][]string{nil, {"if"}, {"parallel"}, {"foreach"}, {"if", "foreach", "parallel"}} {
 		a, model := working(t, "cortex", nil, "<response>done</response>")
 		a.Manifest.Extensions = on
 		s := open(t, start(t, stile.Config{}), "stream", a)
 		wantDone(t, ask(t, s, "go"))
 		system := model.requests()[0].Messages[0].Text
-		for _, word := range []string{"if", "parallel"} {
+		for _, word := range []string{"if", "foreach", "parallel"} {
 			has := false
 			for _, o := range on {
 				has = has || o == word

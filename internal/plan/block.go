@@ -103,6 +103,7 @@ const (
 	roleBegin       // of a block
 	roleEnd         // of a block
 	roleSay         // of a response in a block
+	roleEach        // of what stands in a loop: all its instances
 )
 
 // box says where a node stands among blocks. A node outside of blocks has none.
@@ -122,7 +123,11 @@ type block struct {
 	parent     *block
 	root       *block
 	kids       []int32 // by part: an action, the begin of a block, a response; none of a rejected action
-	opened     bool    // its children are known to the caller
+	each       []int32 // of a loop: what stands in it
+	items      []string
+	index      int   // of an iteration
+	last       int32 // behind the nodes of an iteration
+	opened     bool  // its children are known to the caller
 	decided    bool
 	branch     string
 	taken      int // index into tree.Branches, -1 for none
@@ -183,7 +188,7 @@ func (p *Plan) DeclareBlock(dst []Effect, t *Tree) ([]Effect, error) {
 // named1 reports whether a node can be named by its id.
 func (p *Plan) named1(n int32) bool {
 	r := p.nodes[n].role
-	return r == roleAction || r == roleEnd
+	return r == roleAction || r == roleEnd || r == roleEach
 }
 
 // mayDeclareBlock returns why a block cannot be declared.
@@ -241,8 +246,11 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 		gen:    p.gen, role: roleEnd, box: &box{own: b, parent: parent},
 	})
 	p.unended++
-	if t.OutputKey != "" {
-		p.nodes[b.end].prevKey = p.chain(p.keys, t.OutputKey, b.end)
+	p.key(b.end, b)
+	if t.Kind == kindForeach {
+		b.kids = nil
+		p.plantPatterns(b)
+		return b, nil
 	}
 	for i := range t.Children {
 		b.kids[i] = none
@@ -259,7 +267,9 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 				return nil, fault
 			}
 			n := p.add(node{Action: norm, gen: p.gen, box: &box{parent: b}})
-			p.declared++
+			if b.lap() == nil {
+				p.declared++
+			}
 			p.index(n)
 			b.kids[i] = n
 		case part.Say > 0:
@@ -268,11 +278,20 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 			})
 		}
 	}
+	b.last = int32(len(p.nodes))
 	return b, nil
 }
 
 // wireBlock makes the edges of an outermost block, and ends what cannot go on.
 func (p *Plan) wireBlock(dst *[]Effect, b *block, met bool) {
+	p.settleEdges(dst, b, met)
+	if x := &p.nodes[b.begin]; x.state == Waiting && x.unmet == 0 {
+		p.rise(dst, b.begin)
+	}
+}
+
+// settleEdges makes the edges of an outermost block or an iteration, and ends what cannot go on.
+func (p *Plan) settleEdges(dst *[]Effect, b *block, met bool) {
 	type doom struct {
 		n   int32
 		why string
@@ -295,14 +314,14 @@ func (p *Plan) wireBlock(dst *[]Effect, b *block, met bool) {
 		}
 	}
 	left := p.o.Actions - (p.declared - countActions(b.tree))
-	for n := b.begin; n < last; n++ {
+	for n := b.begin; n < last && b.tree.Kind != kindIteration; n++ {
 		if x := &p.nodes[n]; x.role == roleAction && !x.feed {
 			if left--; left < 0 && !x.state.Terminal() {
 				p.finish(dst, n, Failed, ReasonQuota, "")
 			}
 		}
 	}
-	if b.tree.Gates() && p.forwards > 0 {
+	if b.root.tree.Gates() && p.forwards > 0 {
 		for n := b.begin; n < last; n++ {
 			if x := &p.nodes[n]; x.role != roleEnd && x.role != roleSay && x.state == Waiting {
 				if id := p.unseen(n); id != "" {
@@ -311,18 +330,18 @@ func (p *Plan) wireBlock(dst *[]Effect, b *block, met bool) {
 			}
 		}
 	}
-	if x := &p.nodes[b.begin]; x.state == Waiting && x.unmet == 0 {
-		p.rise(dst, b.begin)
-	}
 }
 
-// countActions counts the actions in a block, at any depth.
+// countActions counts the actions in a block, at any depth. What stands in a loop is none.
 func countActions(t *Tree) (n int) {
+	if t.Kind == kindForeach {
+		return 0
+	}
 	for i := range t.Children {
 		switch c := &t.Children[i]; {
 		case c.Action != nil:
 			n++
-		case c.Block != nil:
+		case c.Block != nil && c.Block.Kind != kindForeach:
 			n += countActions(c.Block)
 		}
 	}
@@ -344,6 +363,9 @@ func (p *Plan) wires(b *block, doom func(n int32, why string), met *bool) {
 	*met = *met || far >= b.root.begin
 	p.wireNames(b, join)
 	join(b.end, b.begin, true)
+	if b.tree.Kind == kindForeach {
+		p.wirePatterns(b, met)
+	}
 	group := b.tree.Kind == kindParallel
 	held, branch := none, 0
 	for i, n := range b.kids {
@@ -396,9 +418,6 @@ func (p *Plan) ahead1(b *block, i int) string {
 
 // wireNames makes the edges to what the conditions of an if name.
 func (p *Plan) wireNames(b *block, join func(n, dep int32, soft bool)) {
-	if b.tree.Kind != kindIf {
-		return
-	}
 	p.eachName(b, func(name string, needs bool) {
 		p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
 		p.lookup(reference{kind: refName, name: name}, b.begin)
@@ -419,6 +438,9 @@ func (p *Plan) wireNames(b *block, join func(n, dep int32, soft bool)) {
 // eachName calls f with each name that a block is decided by. Without needs its end alone is
 // awaited.
 func (p *Plan) eachName(b *block, f func(name string, needs bool)) {
+	if b.tree.Kind == kindForeach {
+		f(b.tree.reference().name, true)
+	}
 	for _, branch := range b.tree.Branches {
 		if branch.Test == "" {
 			continue
@@ -439,6 +461,14 @@ func (p *Plan) eachName(b *block, f func(name string, needs bool)) {
 // known1 returns the action or block with an id that stands before a block; none for an unknown
 // one, and for one whose state nothing may know.
 func (p *Plan) known1(b *block, id string) int32 {
+	for lap := p.lap(b.begin); lap != nil; lap = lap.parent.parent.lap() {
+		if n, ok := p.idIn(lap, id, b.begin); ok {
+			if x := &p.nodes[n]; x.role == roleAction && x.Mode == messages.ModeFireAndForget {
+				return none
+			}
+			return n
+		}
+	}
 	n, ok := p.ids[id]
 	for ; ok && n != none; n = p.nodes[n].prevID {
 		if p.sees(b.begin, n) {
@@ -477,8 +507,8 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 		p.enqueue(n)
 		return
 	}
-	if g := x.box.parent; g != nil && g.tree.Kind == kindParallel && x.role != roleEnd && !x.box.placed {
-		if g.placed >= g.tree.Max {
+	if g := x.box.parent; g != nil && g.tree.crowd() && x.role != roleEnd && x.role != roleEach && !x.box.placed {
+		if g.placed >= p.places(g.tree) {
 			i, _ := slices.BinarySearch(g.waiting, n)
 			g.waiting = slices.Insert(g.waiting, i, n)
 			p.crowded = true
@@ -489,9 +519,15 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 	}
 	switch x.role {
 	case roleBegin:
+		if x.box.own.tree.Kind == kindIteration {
+			p.openBlock(dst, x.box.own, "")
+			return
+		}
 		p.decidable(dst, n)
 	case roleEnd:
 		p.conclude(dst, x.box.own)
+	case roleEach:
+		p.concludeEach(n)
 	case roleSay:
 		x.state = Dispatched
 		*dst = append(*dst, Effect{Kind: Say, Ref: Ref{int(x.gen), x.box.parent.tree.ID}, N: x.box.say})

@@ -23,7 +23,9 @@ type part struct {
 	tree    *Tree // of a block
 	tests   []*part
 	kids    []*part
-	branch  int // within the block around
+	branch  int       // within the block around
+	laps    [][]*part // of a loop: what stands in it, for each item
+	items   int       // of a loop
 
 	state    State
 	notTaken bool
@@ -45,10 +47,90 @@ func (x *part) wants(dropped, lost bool) {
 	}
 	for _, kid := range x.kids {
 		kid.wants(true, x.notTaken)
+		kid.within(func(in *part) { in.wants(true, x.notTaken) })
 	}
 }
 
+// within calls f with the parts that stand in a part, at any depth.
+func (x *part) within(f func(in *part)) {
+	for _, kid := range x.kids {
+		f(kid)
+		kid.within(f)
+	}
+}
+
+// loopWants works out a loop: its iterations stand for themselves, and what is written in it
+// for all its instances.
+func (x *part) loopWants() {
+	x.state = OK
+	var inside []*part
+	x.within(func(in *part) { inside = append(inside, in) })
+	for _, in := range inside {
+		in.state, in.notTaken = OK, false
+	}
+	x.laps = nil
+	for i := range x.items {
+		twin := map[*part]*part{}
+		var kids []*part
+		for _, kid := range x.kids {
+			kids = append(kids, kid.instance(i, twin))
+		}
+		x.laps = append(x.laps, kids)
+		for _, kid := range kids {
+			kid.wants(false, false)
+			if kid.bad() {
+				x.state = Failed
+			}
+		}
+		for _, in := range inside {
+			if twin[in].bad() {
+				in.state = Failed
+			}
+		}
+	}
+	for _, in := range inside {
+		in.skips = in.skips && in.state != Failed // its instances tolerate their own failures alone
+	}
+}
+
+// instance is what a part is for an item.
+func (x *part) instance(i int, twin map[*part]*part) *part {
+	own := *x
+	twin[x] = &own
+	own.id = fmt.Sprintf("%s[%d]", x.id, i)
+	own.outcome = outcomeOf(x.id, i, x.outcome)
+	if t := twin[x.dep]; x.dep != nil && t != nil {
+		own.dep = t
+	}
+	own.tests, own.kids = slices.Clone(x.tests), nil
+	for j, of := range own.tests {
+		if t := twin[of]; of != nil && t != nil {
+			own.tests[j] = t
+		}
+	}
+	for _, kid := range x.kids {
+		own.kids = append(own.kids, kid.instance(i, twin))
+	}
+	return &own
+}
+
+// outcomeOf is how an instance ends.
+func outcomeOf(id string, i int, outcome State) State {
+	if outcome == Failed && (len(id)+i)%2 == 0 {
+		return OK
+	}
+	return outcome
+}
+
+func (x *part) bad() bool {
+	return x.mode != messages.ModeFireAndForget && (x.state == Cancelled || x.state == Unknown || x.state == Skipped && !x.notTaken || x.state == Failed && !x.skips)
+}
+
 func (x *part) blockWants() {
+	if x.tree.Kind == kindForeach {
+		x.loopWants()
+		return
+	}
 	taken := -1
 	for i := range x.tree.Branches {
 		if taken < 0 && (x.tests[i] == nil || x.tests[i].state == OK) {
@@ -59,8 +141,7 @@ func (x *part) blockWants() {
 	for _, kid := range x.kids {
 		off := x.tree.Kind == kindIf && kid.branch != taken
 		kid.wants(off, off)
-		bad := kid.state == Cancelled || kid.state == Unknown || kid.state == Skipped && !kid.notTaken || kid.state == Failed && !kid.skips
-		if !off && bad && kid.mode != messages.ModeFireAndForget {
+		if !off && kid.bad() {
 			x.state = Failed
 		}
 	}
@@ -97,6 +178,11 @@ func (s *scribe) block(x *part, depth int) {
 	branches := 1
 	if s.rng.IntN(3) > 0 {
 		t.Kind, branches = kindIf, 1+s.rng.IntN(3)
+	}
+	if s.rng.IntN(3) == 0 {
+		t.Kind, branches = kindForeach, 1
+		x.items = s.rng.IntN(4)
+		t.List, t.As, t.Max, t.Parallel = fmt.Sprintf("$list%d", x.items), "item", 50, 1+s.rng.IntN(3)
 	}
 	if x.dep != nil {
 		t.DependsOn = []string{x.dep.id}
@@ -189,6 +275,30 @@ func (r *run) take(effects []Effect, err error) {
 	}
 }
 
+// lists are what loops are over.
+type lists struct{}
+
+func (lists) Lookup(name string) (string, Status) {
+	value, ok := map[string]string{"list0": "[]", "list1": "[1]", "list2": `{"b":1,"a":2}`, "list3": "[1,2,3]"}[name]
+	if !ok {
+		return "", Absent
+	}
+	return value, Present
+}
+
+// all calls f with a part, what stands in it, and its instances.
+func (x *part) all(f func(x *part)) {
+	f(x)
+	for _, kid := range x.kids {
+		kid.all(f)
+	}
+	for _, lap := range x.laps {
+		for _, kid := range lap {
+			kid.all(f)
+		}
+	}
+}
+
 // Whatever the blocks and the order of ends, each action and each block ends as the slow
 // reading says, none begins before its block is open, and none waits for ever.
 func TestBlocksAgainstNaive(t *testing.T) {
@@ -197,7 +307,7 @@ func TestBlocksAgainstNaive(t *testing.T) {
 	for round := range uint64(*rounds) {
 		rng := rand.New(rand.NewPCG(seed, round))
 		s := &scribe{rng: rng}
-		r := &run{t: t, p: New(Options{Parallel: 1 + rng.IntN(4)}), rng: rng, open: map[string]bool{}, within: map[string]string{}, ended: map[string]bool{}, outcome: map[string]State{}}
+		r := &run{t: t, p: New(Options{Parallel: 1 + rng.IntN(4), Environment: lists{}, Actions: 1 << 20}), rng: rng, open: map[string]bool{}, within: map[string]string{}, ended: map[string]bool{}, outcome: map[string]State{}}
 		if err := r.p.Begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -208,18 +318,24 @@ func TestBlocksAgainstNaive(t *testing.T) {
 			x.wants(false, false)
 			document = append(document, x)
 		}
+		for _, x := range document {
+			x.all(func(x *part) { r.outcome[x.id] = x.outcome })
+		}
 		for _, x := range s.past {
-			r.outcome[x.id] = x.outcome
 			for _, kid := range x.kids {
-				r.within[kid.id] = x.id
+				if x.tree.Kind != kindForeach {
+					r.within[kid.id] = x.id
+				}
 			}
 		}
 		r.play(document)
-		for _, x := range s.past {
-			v, ok := r.p.Action(Ref{1, x.id})
-			if !ok || v.State != x.state || x.state == Skipped && (v.Reason == ReasonBranchNotTaken) != x.notTaken {
-				t.Fatalf("%s is %s %s, want %s, not taken %v\n%s", x.id, v.State, v.Reason, x.state, x.notTaken, &r.log)
-			}
+		for _, x := range document {
+			x.all(func(x *part) {
+				v, ok := r.p.Action(Ref{1, x.id})
+				if !ok || v.State != x.state || x.state == Skipped && (v.Reason == ReasonBranchNotTaken) != x.notTaken {
+					t.Fatalf("%s is %s %s, want %s, not taken %v\n%s", x.id, v.State, v.Reason, x.state, x.notTaken, &r.log)
+				}
+			})
 		}
 	}
 }

@@ -37,7 +37,14 @@ func (p *Plan) conclude(dst *[]Effect, b *block) {
 	}
 	state, reason := OK, ""
 	out := Effect{Kind: EndBlock, Ref: e.ref()}
+	loop := b.tree.Kind == kindForeach
+	if loop {
+		state, reason = p.concludeLoop(b, &out)
+	}
 	for i, n := range b.kids {
+		if loop {
+			break
+		}
 		part := &b.tree.Children[i]
 		if b.tree.Kind == kindIf && part.Branch != b.taken {
 			continue
@@ -72,14 +79,21 @@ func (p *Plan) conclude(dst *[]Effect, b *block) {
 		e.value = p.valueOf(b)
 	}
 	out.State, out.Reason = state, reason
-	*dst = append(*dst, out)
+	if b.tree.Kind != kindIteration {
+		*dst = append(*dst, out)
+	}
 	p.ended(b.end, reason)
 }
 
 // valueOf returns the result of a block that ended well.
 func (p *Plan) valueOf(b *block) string {
-	if b.tree.Kind == kindIf {
+	switch b.tree.Kind {
+	case kindIf:
 		return `"` + b.branch + `"`
+	case kindForeach:
+		return p.valueOfLoop(b)
+	case kindIteration:
+		return "null" // its loop has the values
 	}
 	var named []int32
 	for _, n := range b.kids {
@@ -111,7 +125,7 @@ func (p *Plan) valueOf(b *block) string {
 func (p *Plan) kidEnded(dst *[]Effect, n int32) {
 	x := &p.nodes[n]
 	g := x.box.parent
-	if g == nil || g.tree.Kind != kindParallel || x.role == roleBegin && x.state == OK {
+	if g == nil || !g.tree.crowd() || x.role == roleEach || x.role == roleBegin && x.state == OK {
 		return
 	}
 	failed := x.fails()
@@ -125,9 +139,9 @@ func (p *Plan) kidEnded(dst *[]Effect, n int32) {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
 	if failed && g.tree.Fail == failFast && g.decided && g.stopped == "" {
-		p.stopGroup(dst, g, reasonGroup+g.tree.ID)
+		p.stopGroup(dst, g, g.tree.stopReason())
 	}
-	for len(g.waiting) > 0 && g.placed < g.tree.Max {
+	for len(g.waiting) > 0 && g.placed < p.places(g.tree) {
 		next := g.waiting[0]
 		g.waiting = g.waiting[1:]
 		if p.nodes[next].state == Waiting {

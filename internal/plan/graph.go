@@ -76,7 +76,7 @@ func (p *Plan) arrived(n int32) bool {
 		x.unmet--
 		p.forwards--
 		p.ahead = true
-		p.link(w, n, false) // n has not ended yet
+		p.link(w, n, x.role == roleEach) // n has not ended yet
 		met = true
 	}
 	return met
@@ -119,6 +119,10 @@ func (p *Plan) wire(n int32, sync bool) (why string, far int32) {
 			if sync {
 				blame(ReasonForwardDependency + ":" + id)
 			}
+			if !p.open { // nothing comes any more: an instance that is made late
+				blame(ReasonUnknownDependency + ":" + id)
+				continue
+			}
 			p.forward[id] = append(p.forward[id], n)
 			x := &p.nodes[n]
 			x.forward++
@@ -130,7 +134,7 @@ func (p *Plan) wire(n int32, sync bool) (why string, far int32) {
 			continue
 		}
 		p.nodes[dep].mark = p.mark
-		if p.link(n, dep, false) {
+		if p.link(n, dep, p.nodes[n].role == roleEach) {
 			blame(p.because(dep))
 		}
 		far = max(far, dep)

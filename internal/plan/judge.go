@@ -13,8 +13,9 @@ import (
 
 // Decision is what becomes of a block whose begin can be decided.
 type Decision struct {
-	Branch string // of an if
-	Basis  string // what an if was decided by, for comparison
+	Branch string   // of an if
+	Items  []string // of a foreach, as JSON
+	Basis  string   // what it was decided by, for comparison
 	// State is Skipped or Failed, with Reason, for a block of which nothing runs.
 	State  State
 	Reason string
@@ -25,7 +26,7 @@ func (p *Plan) decidable(dst *[]Effect, n int32) {
 	x := &p.nodes[n]
 	b := x.box.own
 	x.state = Waiting
-	if b.tree.Kind == kindIf {
+	if b.tree.Kind == kindIf || b.tree.Kind == kindForeach {
 		p.mark++
 		var feeds []string
 		p.eachName(b, func(name string, _ bool) {
@@ -52,6 +53,9 @@ func (p *Plan) decidable(dst *[]Effect, n int32) {
 // Judge returns what a block whose begin can be decided does, by the values that there are.
 func (p *Plan) Judge(r Ref) Decision {
 	b := p.blockOf(r)
+	if b != nil && b.tree.Kind == kindForeach {
+		return p.judgeLoop(b)
+	}
 	if b == nil || b.tree.Kind != kindIf {
 		return Decision{}
 	}
@@ -125,6 +129,10 @@ func (p *Plan) Decide(dst []Effect, r Ref, d Decision) ([]Effect, error) {
 	}
 	if d.State.Terminal() {
 		p.void(&dst, b, d.State, d.Reason)
+	} else if b.tree.Kind == kindForeach {
+		if err := p.openLoop(&dst, b, d.Items); err != nil {
+			return dst, err
+		}
 	} else {
 		p.openBlock(&dst, b, d.Branch)
 	}
@@ -154,7 +162,9 @@ func (p *Plan) show(dst *[]Effect, b *block) {
 		return
 	}
 	b.opened = true
-	*dst = append(*dst, Effect{Kind: Open, Ref: p.nodes[b.end].ref()})
+	if b.tree.Kind != kindForeach { // its iterations are opened
+		*dst = append(*dst, Effect{Kind: Open, Ref: p.nodes[b.end].ref()})
+	}
 	*dst = append(*dst, b.early...)
 	b.early = nil
 }
@@ -170,6 +180,10 @@ func (p *Plan) void(dst *[]Effect, b *block, s State, reason string) {
 	if b.parent != nil && !b.parent.opened { // the caller learns of both when the parent is shown
 		dst = &b.parent.early
 	}
+	if b.tree.Kind == kindIteration && !b.opened { // the caller never learns of it
+		var quiet []Effect
+		dst = &quiet
+	}
 	p.voids(dst, b, s, reason)
 }
 
@@ -177,7 +191,7 @@ func (p *Plan) void(dst *[]Effect, b *block, s State, reason string) {
 func (p *Plan) voids(dst *[]Effect, b *block, s State, reason string) {
 	p.show(dst, b)
 	child, why := childOf(s, reason, b.tree.ID)
-	for _, n := range b.kids {
+	for _, n := range slices.Concat(b.kids, b.each) {
 		if n != none && !p.nodes[n].state.Terminal() {
 			p.finish(dst, n, child, why, "")
 		}
@@ -187,7 +201,9 @@ func (p *Plan) voids(dst *[]Effect, b *block, s State, reason string) {
 		return
 	}
 	e.state = s
-	*dst = append(*dst, Effect{Kind: EndBlock, Ref: e.ref(), State: s, Reason: reason})
+	if b.tree.Kind != kindIteration {
+		*dst = append(*dst, Effect{Kind: EndBlock, Ref: e.ref(), State: s, Reason: reason})
+	}
 	p.ended(b.end, reason)
 }
 

@@ -36,6 +36,9 @@ type pend struct {
 // document has reached. It tries, in this order, output key, id, environment and target name
 // (docs/spec/streaming.md §6).
 func (p *Plan) lookup(r reference, viewer int32) found {
+	if f, ok := p.looped(r, viewer); ok {
+		return f
+	}
 	if n := p.named(r.name, viewer); n != none {
 		if _, text, ok := p.partial(r, viewer); ok {
 			value, _ := jsontext.AppendQuote(nil, text)
@@ -72,6 +75,12 @@ func (p *Plan) known(env Environment, r reference) found {
 // named returns the action that has a name as its output key, or else as its id. References do
 // not know fire_and_forget actions and rejected blocks.
 func (p *Plan) named(name string, viewer int32) int32 {
+	if n, ok := p.inLap(name, viewer); ok {
+		if p.nodes[n].quiet || p.nodes[n].Mode == messages.ModeFireAndForget {
+			return none
+		}
+		return n
+	}
 	if n, ok := p.keys[name]; ok {
 		for ; n != none; n = p.nodes[n].prevKey {
 			// An action does not see the key that it binds itself: $count in the
@@ -84,7 +93,7 @@ func (p *Plan) named(name string, viewer int32) int32 {
 	if n, ok := p.ids[name]; ok {
 		for ; n != none; n = p.nodes[n].prevID {
 			if p.sees(viewer, n) {
-				if x := &p.nodes[n]; x.refused || x.Mode == messages.ModeFireAndForget {
+				if x := &p.nodes[n]; x.refused || x.quiet || x.Mode == messages.ModeFireAndForget {
 					return none // the id belongs to an action without a value
 				}
 				return n
@@ -141,8 +150,10 @@ func (p *Plan) before(n int32, dotted bool) int32 {
 
 // result resolves a reference to the action n.
 func (p *Plan) result(n int32, r reference) found {
-	p.pending = append(p.pending, pend{node: n})
+	p.pending = append(p.pending, pend{node: n, soft: p.nodes[n].role == roleEach})
 	switch x := &p.nodes[n]; {
+	case x.role == roleEach && x.state.Terminal() && x.value != "":
+		return p.part(x.value, r)
 	case x.state == OK:
 		return p.part(x.value, r)
 	case x.state.Terminal():
@@ -163,9 +174,12 @@ func (p *Plan) part(value string, r reference) found {
 // sees reports whether a viewer sees an action: one that was declared before it, or one that it
 // depends on, however indirectly. The dependencies are computed when they are first needed
 // for a text; p.above is 0 until then.
-func (p *Plan) sees(viewer, n int32) bool {
-	if n <= viewer || !p.ahead {
-		return n <= viewer
+func (p *Plan) sees(viewer, n int32) bool { return p.seesIn(viewer, n, p.home(viewer)) }
+
+// seesIn is sees for a viewer that stands at a place of the document.
+func (p *Plan) seesIn(viewer, n, place int32) bool {
+	if n <= place || !p.ahead {
+		return n <= place
 	}
 	if p.above == 0 {
 		p.mark++

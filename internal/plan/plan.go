@@ -108,6 +108,7 @@ type node struct {
 	over    bool // it ended before the plan was made, and needs no slot (Over)
 	held    bool // it had to wait for a slot
 	role    role
+	quiet   bool // what stands in a loop and has no value
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet
@@ -205,6 +206,9 @@ func (p *Plan) index(n int32) {
 		return
 	}
 	p.unended++
+	if x.box != nil && x.box.parent.lap() != nil {
+		return // an instance is known in its iteration alone
+	}
 	if x.OutputKey != "" {
 		x.prevKey = p.chain(p.keys, x.OutputKey, n)
 	}
@@ -360,7 +364,7 @@ func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	}
 	for n := range p.nodes {
 		x := &p.nodes[n]
-		if x.role == roleEnd || x.role == roleSay && x.state.Terminal() {
+		if x.role == roleEnd || x.role == roleEach || x.role == roleSay && x.state.Terminal() {
 			continue // it ends with its children
 		}
 		if detached && x.role == roleAction && x.Mode == messages.ModeFireAndForget && (x.state == Dispatched || x.state == Running) {

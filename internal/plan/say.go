@@ -27,7 +27,7 @@ func (p *Plan) Said(dst []Effect, say int, final bool) []Effect {
 func (p *Plan) skipBehind(dst *[]Effect, root *block, n int32) {
 	for m := n + 1; m < int32(len(p.nodes)); m++ {
 		x := &p.nodes[m]
-		if x.box == nil || x.box.parent == nil || x.box.parent.root != root || x.role == roleEnd || x.state >= Dispatched {
+		if x.box == nil || x.box.parent == nil || x.box.parent.root != root || x.role == roleEnd || x.role == roleEach || p.home(m) <= n || x.state >= Dispatched {
 			continue
 		}
 		p.finish(dst, m, Skipped, ReasonAfterFinal, "")

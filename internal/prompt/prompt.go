@@ -236,7 +236,8 @@ type turnOf struct {
 	errors  []messages.ParseError
 	told    texts // what a Log's dialect made of it
 	shown   bool  // a view has calls: they are copied before they change
-	blocks  bool  // there are control blocks among calls
+	loops   map[string]*loop
+	blocks  bool // there are control blocks among calls
 }
 
 // call finds a call of the turn that is about to change.
@@ -266,7 +267,7 @@ func (t *turnOf) add(rec *messages.Record) {
 			t.byID = map[string]int{}
 		}
 		t.byID[b.ID] = len(t.calls)
-		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode, Block: b.Block, Unstreamed: b.Stream})
+		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode, Block: b.Block, Of: b.Of, Unstreamed: b.Stream})
 	case *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded:
 		t.block(b)
 	case *messages.ActionStarted:
@@ -341,7 +342,7 @@ func (r *run) replies(text func(messages.Digest) string, asked *string, finished
 	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
 		catchUp(t.turn)
-		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.inOrder(), Errors: t.errors, Told: t.told.messages}
+		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.reported(), Errors: t.errors, Told: t.told.messages}
 		switch {
 		case t.replied && !t.reply.IsZero():
 			reply.Text = text(t.reply)

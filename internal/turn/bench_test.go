@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +114,54 @@ func fold(b *testing.B, s *State, run, turn int64, bodies ...messages.Body) {
 		if err := s.Apply(r); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkStep_Loop is a loop over 1,000 items with an instant tool, beside the same actions
+// written out.
+func BenchmarkStep_Loop(b *testing.B) {
+	const n = 1000
+	items := "[" + strings.Repeat("1,", n-1) + "1]"
+	var out strings.Builder
+	out.WriteString(`<action id="a" mode="async">{"name":"read"}</action>`)
+	for i := range n {
+		fmt.Fprintf(&out, `<action id="x%d" mode="async">{"name":"read","parameters":{"v":"${a.%d}"}}</action>`, i, i)
+	}
+	for name, reply := range map[string]string{
+		"foreach": `<action id="a" mode="async">{"name":"read"}</action><foreach in="$a" id="l" max="1000"><action id="x" mode="async">{"name":"read","parameters":{"v":"$item"}}</action></foreach>`,
+		"written": out.String(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s := newStreamedUnder(b, withBlocks, Rules{Limits: Limits{Calls: 2 * n}})
+				s.instant(reply, items)
+			}
+		})
+	}
+}
+
+// instant plays a reply whose actions are approved and end at once; a is the list.
+func (s *streamed) instant(reply, list string) {
+	todo := s.push(reply)
+	todo = append(todo, s.end()...)
+	ends := 0
+	for len(todo) > 0 {
+		e := todo[0]
+		todo = todo[1:]
+		id, _ := s.m.Flight()
+		switch e := e.(type) {
+		case *AskGate:
+			todo = append(todo, s.do(&Judged{Ident: id, ID: e.ID, Answer: messages.GateApprove})...)
+		case *StartAction:
+			result := "1"
+			if e.ID == "a" {
+				result = list
+			}
+			ends++
+			todo = append(todo, s.do(&ActionEnded{Ident: id, ID: e.ID, State: messages.ActionOK, Result: result})...)
+		}
+	}
+	if ends != 1001 {
+		s.t.Fatalf("%d actions ended", ends)
 	}
 }

@@ -174,7 +174,7 @@ func (m *Machine) declareBlock(o *opening) (fault string) {
 		m.overrun("blocks", MaxBlocks, "control blocks a reply")
 		return ""
 	}
-	m.beginBlock(o.root)
+	m.beginBlock(o.root, "")
 	m.flight.doc.blocks.says = append(m.flight.doc.blocks.says, o.says...)
 	effects, err := m.graph.plan.DeclareBlock(nil, o.root)
 	if err != nil {
@@ -184,16 +184,22 @@ func (m *Machine) declareBlock(o *opening) (fault string) {
 	return ""
 }
 
-// beginBlock records a block, unless the journal has it already.
-func (m *Machine) beginBlock(t *plan.Tree) {
+// beginBlock records a block, unless the journal has it already. of is the iteration that it is
+// in; "" for none.
+func (m *Machine) beginBlock(t *plan.Tree, of string) {
 	f := m.flight
 	if f.restore.blocks[t.ID] != nil {
 		return
 	}
-	m.persist(&messages.BlockBegin{
+	body := &messages.BlockBegin{
 		ID: t.ID, BlockKind: t.Kind, Block: t.Within, DependsOn: t.DependsOn, InThought: t.InThought, OutputKey: t.OutputKey,
-		Test: t.Test, Max: int64(t.Max), Fail: t.Fail, TimeoutMS: t.Timeout.Milliseconds(),
-	}, LazyHold)
+		Test: t.Test, Max: int64(t.Max), Fail: t.Fail, TimeoutMS: t.Timeout.Milliseconds(), Of: of,
+	}
+	if t.Kind == kindForeach {
+		body.As, body.List, body.Parallel = t.As, t.List, int64(t.Parallel)
+		patternsOf(body, t)
+	}
+	m.persist(body, LazyHold)
 }
 
 // blockEffect does an effect of the plan that is about a block.
@@ -223,7 +229,9 @@ func (m *Machine) decideBlock(ref plan.Ref) (fault string) {
 	}
 	var d plan.Decision
 	began := m.now
-	if k := f.restore.blocks[ref.ID]; k != nil && k.decided != nil {
+	if t.Kind == kindForeach {
+		d = m.decideLoop(t, ref)
+	} else if k := f.restore.blocks[ref.ID]; k != nil && k.decided != nil {
 		d.Branch, began = k.decided.Branch, k.at
 	} else if d = p.Judge(ref); !d.State.Terminal() {
 		body := &messages.BlockDecided{ID: ref.ID, Branch: d.Branch}
@@ -269,14 +277,15 @@ func (m *Machine) openBlock(ref plan.Ref) (fault string) {
 	if t == nil {
 		return "a block begins that was never read"
 	}
+	of := m.graph.plan.Iteration(ref)
 	var over []plan.Ref
 	for i := range t.Children {
 		c := &t.Children[i]
 		switch {
 		case c.Block != nil:
-			m.beginBlock(c.Block)
+			m.beginBlock(c.Block, of)
 		case c.Action != nil:
-			own, fault := m.recordAction(c.Action)
+			own, fault := m.recordAction(c.Action, of)
 			if fault != "" {
 				return fault
 			}

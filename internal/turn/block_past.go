@@ -85,6 +85,9 @@ func blockAround(body messages.Body) string {
 // view is a block as it ended.
 func (p *past) view(b *messages.BlockBegin) plan.View {
 	v := plan.View{Action: messages.Action{ID: b.ID, OutputKey: b.OutputKey, OnError: messages.OnErrorFail}, State: plan.Cancelled}
+	if b.Of != "" {
+		v.OutputKey = "" // known in its iteration alone
+	}
 	end := p.ended[b.ID]
 	if end == nil {
 		return v
@@ -101,6 +104,9 @@ func (p *past) view(b *messages.BlockBegin) plan.View {
 
 // value is the result of a block that ended well.
 func (p *past) value(b *messages.BlockBegin) string {
+	if b.BlockKind == kindForeach {
+		return p.loop(b)
+	}
 	if b.BlockKind == kindIf {
 		if d := p.decided[b.ID]; d != nil {
 			return quote(d.Branch)

@@ -110,9 +110,21 @@ func (g *graph) relive(recs []*messages.Record) error {
 		}
 		if b, ok := r.Body.(*messages.BlockBegin); ok && begun {
 			g.plan.Past(past.view(b))
+			for _, v := range past.patterns(b) {
+				g.plan.Past(v)
+			}
 		}
 		b, ok := r.Body.(*messages.ActionDeclared)
 		if !ok || !begun || b.Compensates != "" {
+			continue
+		}
+		if b.Of != "" { // known to its loop alone
+			v := plan.View{Action: messages.Action{ID: b.ID, Type: b.Type, Name: b.Name, Mode: messages.ModeAsync, OnError: b.OnError}, State: plan.Cancelled}
+			if end := ends[b.ID]; end != nil {
+				v.Reason, v.Value = end.Reason, end.Result
+				v.State, _ = plan.StateOf(end.State)
+			}
+			g.plan.Past(v)
 			continue
 		}
 		mode := messages.ModeAsync
@@ -167,7 +179,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 // declareAction takes an action at its place in the document.
 func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	a = m.inOrder(a)
-	c, fault := m.recordAction(a)
+	c, fault := m.recordAction(a, "")
 	if fault != "" {
 		return fault
 	}
@@ -206,8 +218,9 @@ func (m *Machine) inOrder(a *messages.Action) *messages.Action {
 }
 
 // recordAction records an action, unless the journal has it already, and adds its call, which
-// the caller must not keep beyond the next one.
-func (m *Machine) recordAction(a *messages.Action) (c *call, fault string) {
+// the caller must not keep beyond the next one. of is the iteration that the action is an
+// instance of; "" for none.
+func (m *Machine) recordAction(a *messages.Action, of string) (c *call, fault string) {
 	f := m.flight
 	d := f.doc
 	class, found := m.target(a.Type, a.Name)
@@ -223,7 +236,7 @@ func (m *Machine) recordAction(a *messages.Action) (c *call, fault string) {
 	default:
 		body := &messages.ActionDeclared{
 			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Block: a.Block, Class: class, DependsOn: a.DependsOn,
-			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Template: cmp.Or(a.Template, m.cfg.templateOf(a.Type, a.Name)), Thought: int64(a.Thought), Type: a.Type,
+			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, Of: of, OutputKey: a.OutputKey, Template: cmp.Or(a.Template, m.cfg.templateOf(a.Type, a.Name)), Thought: int64(a.Thought), Type: a.Type,
 		}
 		if a.OnError != messages.OnErrorFail {
 			body.OnError = a.OnError

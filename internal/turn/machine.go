@@ -70,6 +70,7 @@ type flight struct {
 	calls     []call
 	byID      map[string]int // index into calls
 	blocks    int            // control blocks that were read whole
+	instances int64          // of what stands in its loops
 	deadlines []deadline     // of groups
 	lastEnd   int64          // position of the latest action.ended of the turn
 	// replaced is the position of the latest retract of the turn: the texts of the turn

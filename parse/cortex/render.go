@@ -101,7 +101,9 @@ func results(calls []messages.Call, errors []messages.ParseError, most int, seco
 	var b strings.Builder
 	for i := range calls {
 		if calls[i].Control != "" {
-			writeBlock(&b, &calls[i])
+			if writeBlock(&b, &calls[i], most) {
+				met = append(met, messages.LimitResult)
+			}
 			continue
 		}
 		if calls[i].Mode != messages.ModeFireAndForget && calls[i].Reason != messages.BranchNotTaken {
@@ -179,10 +181,11 @@ var undone = map[messages.ActionState]string{
 }
 
 // writeBlock writes what became of a control block: the branch of an if that was taken, the
-// children of a group by their ends, and why it did not end well.
-func writeBlock(b *strings.Builder, c *messages.Call) {
+// children of a group or a loop by their ends, and why it did not end well. Of a loop it has the
+// list of results too, and what failed.
+func writeBlock(b *strings.Builder, c *messages.Call, most int) (cut bool) {
 	if c.Reason == messages.BranchNotTaken {
-		return
+		return false
 	}
 	fmt.Fprintf(b, `<block_result id="%s" kind="%s"`, attribute(c.ID), c.Control)
 	switch {
@@ -197,7 +200,19 @@ func writeBlock(b *strings.Builder, c *messages.Call) {
 			fmt.Fprintf(b, ` reason="%s"`, attribute(c.Reason))
 		}
 	}
-	b.WriteString("/>\n")
+	if c.Failures != "" {
+		fmt.Fprintf(b, ` failures="%s"`, attribute(c.Failures))
+	}
+	if c.Value == "" {
+		b.WriteString("/>\n")
+		return false
+	}
+	body, cut := resultBody(c.Value, most)
+	if cut {
+		b.WriteString(` truncated="true"`)
+	}
+	b.WriteString(">" + body + "</block_result>\n")
+	return cut
 }
 
 func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {
