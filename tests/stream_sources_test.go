@@ -76,6 +76,7 @@ func TestStreamedBadly(t *testing.T) {
 		text := neuroscript.String
 		a := streamed(nil, []string{`<action id="ever" mode="async" show="none">{"name":"ever","stream":true}</action>
 <action id="big" mode="async">{"name":"big","stream":true}</action>
+<action id="bytes" mode="async" show="none">{"name":"bytes","stream":true}</action>
 <action id="late" mode="async">{"name":"late","stream":true}</action>
 <action id="other" mode="async">{"name":"other","stream":true}</action>
 <response final="true">end</response>`},
@@ -87,6 +88,9 @@ func TestStreamedBadly(t *testing.T) {
 					}
 					sum += len(piece)
 				}
+			}),
+			tool("bytes", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				return text("?"), c.Emit(ctx, strings.Repeat("\xff", 3<<20)) // three bytes of text each
 			}),
 			tool("big", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 				return text(big), c.Emit(ctx, big)
@@ -121,12 +125,15 @@ func TestStreamedBadly(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen.update(u)
+			if u.Delta != nil && (u.Delta.Action == "ever" || u.Delta.Action == "bytes") {
+				t.Fatalf("%s is not to be shown", u.Delta.Action)
+			}
 			time.Sleep(time.Minute)
 		}
 		if d := (<-ended).Sub(began); d > 10*time.Second {
 			t.Errorf("the run took %s: as long as its slowest reader", d)
 		}
-		if len(seen.ended) != 4 {
+		if len(seen.ended) != 5 {
 			t.Errorf("the reader saw the ends of %v", seen.ended)
 		}
 		if err := <-late; !errors.Is(err, tools.ErrEnded) {
@@ -139,7 +146,7 @@ func TestStreamedBadly(t *testing.T) {
 		got := ends(t, s)
 		for id, want := range map[string]string{
 			"ever":  `failed error "the streamed result is over its limit of 8388608 bytes"`,
-			"other": "failed stream ", "big": `ok "` + big + `"`, "late": `ok "in time"`,
+			"bytes": "failed stream_too_large ", "other": "failed stream ", "big": `ok "` + big + `"`, "late": `ok "in time"`,
 		} {
 			if !strings.HasPrefix(got[id], want) {
 				t.Errorf("%s: %.100q, want %.100q", id, got[id], want)

@@ -92,11 +92,11 @@ func (m *Machine) actionChunk(in *ActionChunk) {
 		return
 	}
 	s := c.stream
-	if s.over || len(s.text)+len(in.Text) > MaxStreamed {
+	text := clean(in.Text) // a replay has no other
+	if s.over || len(s.text)+len(text) > MaxStreamed {
 		s.over = true // the end of the action says so
 		return
 	}
-	text := clean(in.Text)
 	s.text = append(s.text, text...)
 	record := in.Record || m.cfg.Durability == Strict || len(s.text)-s.recorded >= LazyBytes || m.now.Sub(s.at) >= LazyHold || m.quoted(c)
 	after := s.started
