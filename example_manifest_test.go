@@ -48,5 +48,5 @@ quotas: {turn_wall: 1m}
 	// the same: true
 	// HELLO  <nil>
 	// bad.yaml:2:15: quotas.gas: ERR_CONFIG/BAD_VALUE: -1 is outside its bound: at least 1
-	// bad.yaml:3:14: loop.busy: ERR_CONFIG/BAD_VALUE: "later" is none of reject, enqueue, interrupt, rollback, merge, debounce
+	// bad.yaml:3:14: loop.busy: ERR_CONFIG/BAD_VALUE: "later" is not one of reject, enqueue, interrupt, rollback, merge, debounce
 }

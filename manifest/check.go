@@ -172,7 +172,7 @@ func (c *checker) choice(path string, f *field, s string) {
 	case slices.Contains(f.unsupported, s):
 		c.add(path, ReasonUnsupportedFeedType, "%q is not supported; use one of %s", s, strings.Join(f.enum, ", "))
 	case !slices.Contains(f.enum, s):
-		c.add(path, ReasonBadValue, "%q is none of %s", clip.Quoted(s), strings.Join(f.enum, ", "))
+		c.add(path, ReasonBadValue, "%q is not one of %s", clip.Quoted(s), strings.Join(f.enum, ", "))
 	case slices.Contains(f.later, s):
 		c.add(path, ReasonNotInRelease, "%q is not in this release", s)
 	}

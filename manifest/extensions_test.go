@@ -14,7 +14,7 @@ func TestExtensions(t *testing.T) {
 		{"extensions: [if, foreach, parallel]", ""},
 		{"extensions: [feed_transform, sub_thoughts]", ""},
 		{"extensions: [remote_feeds]", ""},
-		{"extensions: [loops]", `"loops" is none of if, foreach, parallel, rollback, stream, sub_thoughts, templates, feed_transform, feed_references, remote_feeds`},
+		{"extensions: [loops]", `"loops" is not one of if, foreach, parallel, rollback, stream, sub_thoughts, templates, feed_transform, feed_references, remote_feeds`},
 		{"context_feeds: [{id: a, source: {type: internal, action: session}, transform: [{op: text}]}]", "context_feeds[0].transform: ERR_CONFIG/BAD_VALUE: needs the extension: write extensions: [feed_transform]"},
 	} {
 		_, err := Parse("a.yaml", []byte("dialect: cortex\n"+c.text))

@@ -11,8 +11,8 @@ func TestRollback(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{on + "rollback: {on: [error, halt, cancel], unknown: run}\nquotas: {rollback_wall: 5s}", ""},
 		{on + "rollback:\n  on: []", ""},
-		{on + "rollback: {on: [success]}", `"success" is none of error, halt, cancel`},
-		{on + "rollback: {unknown: maybe}", `"maybe" is none of run, report`},
+		{on + "rollback: {on: [success]}", `"success" is not one of error, halt, cancel`},
+		{on + "rollback: {unknown: maybe}", `"maybe" is not one of run, report`},
 		{"dialect: cortex\nrollback: {on: [halt]}", "rollback: ERR_CONFIG/BAD_VALUE: needs the extension: write extensions: [rollback]"},
 		{"dialect: cortex\nquotas: {rollback_wall: 5s}", "quotas.rollback_wall: ERR_CONFIG/BAD_VALUE: needs the extension"},
 		{"dialect: cogency\nextensions: [rollback]", "only replies of the dialect cortex can use rollback"},

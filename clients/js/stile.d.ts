@@ -42,7 +42,7 @@ export class Problem extends Error {
  */
 export interface Event {
   type:
-    | "user" // somebody submitted; content is the text
+    | "user" // an input was submitted; content is the text
     | "respond" | "think" | "text" // texts of the model
     | "retract" // of the unit only text stays: the rest was shown and is no more
     | "emit" // a program's output

@@ -46,7 +46,7 @@ func about(action string, key messages.SessionKey) host.AuditEntry {
 	return host.AuditEntry{Action: action, Tenant: key.Tenant, User: key.User, Session: key.ID}
 }
 
-// unrecorded tells that an audit log took no line.
+// unrecorded returns the error of an audit log that took no line.
 func (a *app) unrecorded(what string, err error) error {
 	if errors.Is(err, files.ErrHeld) {
 		what += "; the lock is " + a.auditPath + audit.HeadSuffix

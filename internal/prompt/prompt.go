@@ -261,7 +261,7 @@ func (t *turnOf) add(rec *messages.Record) {
 		t.errors = append(t.errors, b.Complaint())
 	case *messages.ActionDeclared:
 		if b.Compensates != "" {
-			break // rollback tells what came of it
+			break // rolled_back has its outcome
 		}
 		if t.byID == nil {
 			t.byID = map[string]int{}

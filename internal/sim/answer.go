@@ -61,7 +61,7 @@ func (a *audit) releases(r *messages.Record) error {
 		}
 	case *messages.TurnDecided, *messages.Retract, *messages.ParseFault, *messages.Audit:
 		return nil
-	case *messages.ActionEnded: // nobody waits for it
+	case *messages.ActionEnded: // no caller waits for it
 		if c := a.calls[b.ID]; c != nil && c.mode == messages.ModeFireAndForget {
 			return nil
 		}

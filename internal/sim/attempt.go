@@ -35,7 +35,7 @@ func (a *attempt) abandon() {
 	a.over = true
 }
 
-// ready tells that the attempt has something to say: also one that hangs, once its
+// ready reports whether the attempt has something to say: also one that hangs, once its
 // time is over.
 func (a *attempt) ready() bool {
 	if a.start.Type == messages.TypeAgent && !a.over && (!a.silent || a.cancelled) {
@@ -44,7 +44,7 @@ func (a *attempt) ready() bool {
 	return !a.over && (!a.silent || a.s.host.w.calm || a.late())
 }
 
-// late tells that the attempt's time is over.
+// late reports whether the attempt's time is over.
 func (a *attempt) late() bool {
 	return !a.start.Deadline.IsZero() && !a.s.host.now().Before(a.start.Deadline)
 }
@@ -53,7 +53,7 @@ func (a *attempt) late() bool {
 func (a *attempt) goOn() turn.Input {
 	w := a.s.host.w
 	may := durable(a.start.Class)                                   // it may have happened without anybody knowing
-	if w.deaf || a.start.Detached && !w.calm && w.rnd.IntN(8) > 0 { // nobody waits for it: it takes its time
+	if w.deaf || a.start.Detached && !w.calm && w.rnd.IntN(8) > 0 { // detached: it takes its time
 		return nil
 	}
 	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, Attempt: a.start.Attempt, MS: w.rnd.Int64N(50)}
@@ -144,5 +144,5 @@ func (a *attempt) goOn() turn.Input {
 	return finish(messages.ActionOK, "", result)
 }
 
-// wasDone tells whether the effect happened before.
+// wasDone reports whether the effect happened before.
 func (d *deed) wasDone() bool { return d.done > 0 }

@@ -73,7 +73,7 @@ type act struct {
 	key      string
 	denied   bool
 	asked    bool // the gate was
-	parked   bool // and somebody is asked
+	parked   bool // and a person is asked
 	run      int64
 	again    int  // attempts that followed one that failed
 	changed  bool // a shelf
@@ -504,7 +504,7 @@ type loops struct {
 	all  []string
 }
 
-// count takes the turn's calls in and tells whether one of them closed a loop: the
+// count takes the turn's calls in and reports whether one of them closed a loop: the
 // same one three times in a row or eight times in all, or two in turns thrice.
 func (l *loops) count() (closed bool) {
 	for i, c := range l.turn {

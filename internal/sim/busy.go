@@ -138,8 +138,8 @@ func (a *audit) supersede(r *messages.Record, t ticket) {
 	a.ahead(t, at)
 }
 
-// rollsBack tells whether a run takes the one in flight back: it is in the line, or was
-// until somebody cancelled it there, which leaves what it did.
+// rollsBack reports whether a run takes the one in flight back: it is in the line, or was
+// until a client cancelled it there, which leaves what it did.
 func (a *audit) rollsBack(run int64) bool {
 	return a.rollbacks[run] || slices.ContainsFunc(a.queue, func(t ticket) bool { return t.run == run && t.policy == messages.Rollback })
 }
@@ -243,7 +243,7 @@ func (a *audit) leaves(r *messages.Record, b *messages.RunEnd) error {
 	a.served = ticket{}
 	if len(t.merged) == 0 {
 		if b.Next != 0 {
-			return fmt.Errorf("run %d takes up what nobody said", b.Next)
+			return fmt.Errorf("run %d takes up an input that does not exist", b.Next)
 		}
 		return nil
 	}

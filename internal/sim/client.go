@@ -50,7 +50,7 @@ type client struct {
 	fetched int64                                 // values, to tell them apart
 
 	parent  *messages.ParentLink // of a child session
-	follows bool                 // somebody follows its updates
+	follows bool                 // a client follows its updates
 
 	favours messages.Policy // of its users, "" for none
 
@@ -141,7 +141,7 @@ func (w *world) newClient(n int) *client {
 	return c
 }
 
-// policies are what a submit may say; the last one nobody knows.
+// policies are what a submit may say; the last one is unknown.
 var policies = []messages.Policy{
 	"", "", messages.Enqueue, messages.Enqueue, messages.Enqueue, messages.Reject, messages.Reject, messages.Interrupt, messages.Rollback,
 	messages.Merge, messages.Merge, messages.Debounce, messages.Debounce, "odd",
@@ -198,7 +198,7 @@ func (c *client) ask(h *host) {
 }
 
 // approve has a user answer a question that is open, or one that is not; false when
-// nobody was asked anything.
+// no request is open.
 func (c *client) approve(s *shell, a *asked, handle uint64) bool {
 	w := c.w
 	in := &turn.Approve{Handle: handle, Answer: messages.GateApprove, By: "ann"}
@@ -244,7 +244,7 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 	a := c.asked[e.Handle]
 	if a == nil {
 		if e.Handle != 0 {
-			c.w.violated("order", "handle %d is answered and nobody asked, or twice", e.Handle)
+			c.w.violated("order", "handle %d is answered without a request, or twice", e.Handle)
 		}
 		return
 	}
@@ -275,7 +275,7 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 	c.promised = append(c.promised, a)
 }
 
-// saw takes a record that was shown. It must be on the disk, whoever shows it.
+// saw takes a record that was shown. It must be on the disk, from whatever source it is shown.
 func (c *client) saw(r *messages.Record) {
 	if !c.onDisk(r.Inc, r.Seq, r.Hash) {
 		c.w.violated("order", "record %d %s of session %d is shown before it is on the disk", r.Seq, r.Body.Kind(), c.n)
@@ -285,7 +285,7 @@ func (c *client) saw(r *messages.Record) {
 	}
 }
 
-// onDisk tells whether the disk has that very record.
+// onDisk reports whether the disk has that very record.
 func (c *client) onDisk(inc messages.Incarnation, seq int64, hash messages.Digest) bool {
 	r := c.record(inc, seq)
 	return r != nil && r.Hash == hash
@@ -435,7 +435,7 @@ func (c *client) judge(sum hash.Hash) {
 		w.stats.Records++
 	}
 	if len(a.left) > 0 {
-		w.violated("rest", "session %d is at rest and %d actions that nobody waits for have no end", c.n, len(a.left))
+		w.violated("rest", "session %d is at rest and %d detached actions have no end", c.n, len(a.left))
 	}
 	if len(a.waiting) > 0 || a.run != 0 || a.turn != 0 {
 		w.violated("rest", "session %d is at rest and %d runs have no end", c.n, len(a.waiting))

@@ -48,9 +48,9 @@
 //	               snapshot and tail give the same as all records
 //	family         a child session is of one action, named by its record, and has one
 //	               run, under the action's key; that has ended when the action's end
-//	               is recorded, unless nobody knows of it, and what it used is the
+//	               is recorded, unless no session knows it, and what it used is the
 //	               action's (family.go); one that is woken when its action has ended
-//	               does not go on, and none is cancelled as nobody's while its action
+//	               does not go on, and none is cancelled as an orphan while its action
 //	               waits for it (orphan.go)
 //	effect         an effectful action begins once, a keyed one under one key
 //	               alone, and no record says what the outside does not know

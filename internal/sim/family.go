@@ -68,7 +68,7 @@ type delegation struct {
 	run     int64 // of the child, 0 until it is accepted
 }
 
-// mayDelegate tells that an attempt at an agent has something to do.
+// mayDelegate reports whether an attempt at an agent has something to do.
 func (a *attempt) mayDelegate() bool {
 	d := &a.delegation
 	switch {
@@ -332,7 +332,7 @@ func (a *audit) bounds() messages.Budget {
 }
 
 // bears takes an attempt that may use something of the run's budget: what is reserved for
-// it is there, beside all that is reserved, and its child is nobody else's.
+// it is there, beside all that is reserved, and its child belongs to it alone.
 func (a *audit) bears(r *messages.Record, c *act, b *messages.ActionStarted) error {
 	if b.Child != "" {
 		was, known := a.children[b.Child]
@@ -374,7 +374,7 @@ func (a *audit) bears(r *messages.Record, c *act, b *messages.ActionStarted) err
 // lacksBudget checks that an action that could not begin uses something that is bounded.
 func (a *audit) lacksBudget(c *act) error {
 	if _, ok := spends(c.typ, c.name); !ok || a.bounds() == (messages.Budget{}) {
-		return fmt.Errorf("action %s lacks what nobody bounds", c.id)
+		return fmt.Errorf("action %s lacks tokens that have no bound", c.id)
 	}
 	return nil
 }
@@ -394,7 +394,7 @@ func (w *world) family(c *client, r *messages.Record) error {
 	case *messages.SessionOpened:
 		if c.parent == nil {
 			if b.Parent != nil {
-				return errors.New("a child of nobody")
+				return errors.New("a child without a parent")
 			}
 			return nil
 		}
@@ -438,7 +438,7 @@ func (w *world) family(c *client, r *messages.Record) error {
 }
 
 // meddle has a user do something with the child session of an agent: its questions are
-// for somebody, and it may be cancelled by its name.
+// for a person, and it may be cancelled by its name.
 func (c *client) meddle(h *host) {
 	w := c.w
 	s := h.wake(c)

@@ -72,7 +72,7 @@ func (a *author) feeds(b *strings.Builder) {
 	b.WriteString("</action>")
 }
 
-// onFeeds tells that an internal action is about feeds.
+// onFeeds reports whether an internal action is about feeds.
 func onFeeds(name string) bool {
 	return name == messages.InternalAddFeed || name == messages.InternalRemoveFeed || name == messages.InternalUpdateFeed
 }
@@ -158,7 +158,7 @@ func (l *larder) injected(seq int64, b *messages.FeedInjected) error {
 		return fmt.Errorf("the turn has feed %s, and now once more", b.ID)
 	}
 	if variable && id != environmental || !variable && !slices.Contains(feedIDs(l.feeds), id) {
-		return fmt.Errorf("feed %s is none of the session's", b.ID)
+		return fmt.Errorf("feed %s does not belong to the session", b.ID)
 	}
 	if (b.Error == "") == b.Digest.IsZero() || b.Error != "" && b.Error != "failed" && b.Error != "timeout" {
 		return fmt.Errorf("feed %s has the value %s and the error %q", b.ID, b.Digest, b.Error)
@@ -238,7 +238,7 @@ func (s *shell) fetchFeeds(e *turn.FetchFeeds) {
 	w := s.host.w
 	a := s.audit
 	if len(e.Names) > 0 && a.lastTurn > e.Turn && s.drive.InTurn(e.Ident) {
-		return // the step that wants them has ended the turn and begun another: nobody waits
+		return // the step that wants them has ended the turn and begun another: no turn waits
 	}
 	s.durable("fetch-feeds", max(e.After, a.begin))
 	if a.lastTurn != e.Turn || a.nonce != e.Nonce { // the step that wants them may end the turn

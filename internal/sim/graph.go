@@ -28,7 +28,7 @@ type document struct {
 	past     map[string]*act  // of the run's earlier turns, the latest of each id; nil for a refused block
 	earlier  map[string]*act  // of the turn before
 	acts     []*act           // all actions of the run
-	left     map[string]*act  // begun, their turn decided, and nobody waits for them
+	left     map[string]*act  // begun, their turn decided: detached
 	values   map[string]int64 // results of the run: seq of the first end that has it
 }
 
@@ -85,7 +85,7 @@ func (a *audit) beginDocument() {
 	a.units, a.faults, a.gone = map[string]bool{}, map[messages.ParseFault]bool{}, nil
 }
 
-// satisfied tells whether who depends on c may begin (docs/spec/streaming.md §5.2).
+// satisfied reports whether who depends on c may begin (docs/spec/streaming.md §5.2).
 func (c *act) satisfied() bool {
 	switch {
 	case c.state == messages.ActionOK || c.mode == messages.ModeFireAndForget && c.attempts > 0:
@@ -117,10 +117,10 @@ func (a *audit) meant(c *act, id string) (d *act, known bool) {
 	return a.known(id)
 }
 
-// broken tells that who depends on c is to be skipped.
+// broken reports whether who depends on c is to be skipped.
 func (c *act) broken() bool { return c.ended && !c.satisfied() }
 
-// refersTo tells whether the parameters of x may mean c. An action does not see the
+// refersTo reports whether the parameters of x may mean c. An action does not see the
 // key that it will bind itself.
 func refersTo(x, c *act) bool {
 	return slices.ContainsFunc(x.refs, func(name string) bool {
@@ -128,13 +128,13 @@ func refersTo(x, c *act) bool {
 	})
 }
 
-// dependsOn tells whether x names c, of the same turn, or refers to it.
+// dependsOn reports whether x names c, of the same turn, or refers to it.
 func dependsOn(x, c *act) bool {
 	before, known := x.found[c.id]
 	return slices.Contains(x.needs, c.id) && (!known || before == c) || refersTo(x, c)
 }
 
-// behind tells what may not be recorded while a sync action holds the gate closed.
+// behind lists what may not be recorded while a sync action holds the gate closed.
 func (a *audit) behind(what string) error {
 	if !a.streams {
 		return nil
@@ -181,7 +181,7 @@ func (a *audit) text(b *messages.UnitText) error {
 // unavailable finds what stands for a value that there is not, up to its path.
 var unavailable = regexp.MustCompile(`\[unavailable: ([A-Za-z_][A-Za-z0-9_]*)[^\]]*\]`)
 
-// named tells whether a name means an action to whoever comes now: the latest that
+// named reports whether a name means an action to one that is declared now: the latest that
 // binds it, or else the latest whose id it is. What has no result is not known by it.
 func (a *audit) named(name string) bool {
 	for _, c := range slices.Backward(a.acts) {
@@ -226,10 +226,10 @@ func (a *audit) forged(b *messages.Lint) error {
 	return a.behind("a feed")
 }
 
-// gaveUp tells that the open run was cancelled.
+// gaveUp reports whether the open run was cancelled.
 func (a *audit) gaveUp() bool { return a.cancelled[a.run] != 0 }
 
-// retries tells that an attempt follows one that failed in the same life.
+// retries reports whether an attempt follows one that failed in the same life.
 func (a *audit) retries(c *act, b *messages.ActionStarted) bool {
 	return a.streams && b.Failure != "" && (c.class != messages.Effectful || b.Failure == "error")
 }
@@ -271,9 +271,9 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 	return nil
 }
 
-// idles finds an action that could begin, and a slot for it that nobody has: what waits
+// idles finds an action that could begin, and a slot for it that is free: what waits
 // for nothing begins in the Step in which that becomes so. It looks at turns of one life,
-// in which nobody was asked anything.
+// in which no question is open.
 func (a *audit) idles() error {
 	if !a.streams || a.stopped || a.gaveUp() || a.restores > 0 || a.final || a.withheld > 0 {
 		return nil
@@ -414,7 +414,7 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 	return nil
 }
 
-// lacks tells whether c waits, through whatever, for an id.
+// lacks reports whether c waits, through whatever, for an id.
 func (a *audit) lacks(c *act, id string, seen map[*act]bool) bool {
 	if seen[c] {
 		return false
@@ -431,7 +431,7 @@ func (a *audit) lacks(c *act, id string, seen map[*act]bool) bool {
 	return false
 }
 
-// looksAhead tells whether c waits, through whatever, for an id that was not known when it
+// looksAhead reports whether c waits, through whatever, for an id that was not known when it
 // was declared: who quotes c before that one comes does not wait for it.
 func (a *audit) looksAhead(c *act, seen map[*act]bool) bool {
 	if seen[c] {
@@ -465,11 +465,11 @@ func (a *audit) rings(c *act, ring []string) error {
 	return nil
 }
 
-// Of actions that nobody waits for.
+// Of detached actions.
 
 func leftID(turn int64, id string) string { return fmt.Sprintf("%d/%s", turn, id) }
 
-// leave closes the open turn's actions: nobody waits for those in mode
+// leave closes the open turn's actions: no turn waits for those in mode
 // fire_and_forget that have begun, all others have ended.
 func (a *audit) leave() error {
 	a.earlier = a.calls
@@ -489,7 +489,7 @@ func (a *audit) leave() error {
 	return nil
 }
 
-// isLeft tells whether a record is about an action of a turn that is decided.
+// isLeft reports whether a record is about an action of a turn that is decided.
 func (a *audit) isLeft(r *messages.Record) bool {
 	if !a.streams || r.Turn == 0 || r.Turn == a.turn {
 		return false

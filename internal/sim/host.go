@@ -181,8 +181,8 @@ func (h *host) tell(errs []error) {
 }
 
 // lose ends the open commit badly: of what was written and not synced, any part
-// may be there when somebody looks next, in any order. What is torn has a wrong
-// checksum, and what does not continue the head is nobody's.
+// may be there at the next read, in any order. What is torn has a wrong
+// checksum, and what does not continue the head is dropped.
 func (h *host) lose() {
 	w := h.w
 	var left []journal.Batch

@@ -19,7 +19,7 @@ type model struct {
 	cancelled bool
 	over      bool
 	held      bool // left unread
-	silent    bool // it hangs until somebody has enough
+	silent    bool // it hangs until it is cancelled
 	breaks    int  // after so many bytes it fails; -1 never
 	events    []messages.Event
 }

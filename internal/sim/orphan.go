@@ -9,11 +9,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Orphans: child sessions whose action has ended, by a restart that nobody could tell them
-// of. Who wakes one asks the parent's records, as the shells do; whether the answer was
+// Orphans: child sessions whose action has ended, by a restart of which they were not told.
+// A shell that wakes one asks the parent's records, as the shells do; whether the answer was
 // right is read once more from what a stranger knows of the parent.
 
-// orphaned tells whether the run that a session is in is one for an action that has ended.
+// orphaned reports whether the run that a session is in is one for an action that has ended.
 func (w *world) orphaned(c *client, state *turn.State) bool {
 	if c.parent == nil || !driver.HasChildRun(state) {
 		return false
@@ -31,8 +31,8 @@ func (w *world) orphaned(c *client, state *turn.State) bool {
 	return driver.Orphaned(c.parent, &parent)
 }
 
-// disown cancels the run of a child that nobody waits for, and checks that no other goes on
-// for nobody.
+// disown cancels the run of a child that no action waits for, and checks that no other orphan
+// goes on.
 func (s *shell) disown() {
 	w, link := s.host.w, s.client.parent
 	if s.orphan && !s.dead && !w.adopts {
@@ -44,13 +44,13 @@ func (s *shell) disown() {
 	}
 }
 
-// awaits tells whether an action that a child session is of has begun and not ended.
+// awaits reports whether an action that a child session is of has begun and not ended.
 func (a *audit) awaits(link *messages.ParentLink) bool {
 	c := a.call(link.Turn, link.Action)
 	return c != nil && c.attempts > 0 && !c.ended
 }
 
-// wanted finds a child that is cancelled as nobody's while its action waits for it.
+// wanted finds a child that is cancelled as an orphan while its action waits for it.
 func (w *world) wanted(c *client, b *messages.Control) error {
 	if c.parent == nil || b.What != messages.ControlCancel || !driver.IsUnawaited(b.By) {
 		return nil

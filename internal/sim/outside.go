@@ -93,7 +93,7 @@ func keyOf(s *shell, e *turn.StartAction) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// durable tells whether docs/spec/design.md §7 wants an action of that class on the disk
+// durable reports whether docs/spec/design.md §7 wants an action of that class on the disk
 // before it begins.
 func durable(c messages.Class) bool { return c == messages.Keyed || c == messages.Effectful }
 

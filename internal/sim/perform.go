@@ -80,7 +80,7 @@ func (s *shell) perform(e turn.Effect) {
 		s.durable("the end of children", e.After)
 		s.host.endChildren(s, e)
 	default:
-		w.violated("step", "an effect nobody does: %T", e)
+		w.violated("step", "an unknown effect: %T", e)
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *shell) runProgram(e *turn.RunProgram) *program {
 	return p
 }
 
-// ready tells whether the program has something to do.
+// ready reports whether the program has something to do.
 func (p *program) ready() bool { return !p.over && (p.waiting == "" || p.answer != nil || p.stopped) }
 
 // goOn lets the program run to the next thing it says, or panics.

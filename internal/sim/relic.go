@@ -72,7 +72,7 @@ type shelfCall struct {
 	answer *turn.AnswerRelic
 }
 
-// onShelf tells that an action is done on the session's own shelves.
+// onShelf reports whether an action is done on the session's own shelves.
 func onShelf(t messages.ActionType, name string) bool {
 	_, kept := shelves[name]
 	return t == messages.TypeRelic && kept || t == messages.TypeWorkflow && name == flow

@@ -56,7 +56,7 @@ type shell struct {
 
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
-	orphan  bool         // nobody waits for its run any more
+	orphan  bool         // no action waits for its run any more
 
 	past      []turn.Input // said before: to be said again
 	published int64
@@ -344,7 +344,7 @@ func (s *shell) release() {
 	}
 }
 
-// land ends the turn's children. An action that nobody waits for goes on.
+// land ends the turn's children. A detached action goes on.
 func (s *shell) land() {
 	if !s.flies {
 		return
@@ -385,7 +385,7 @@ func (s *shell) ring() {
 	s.settleDown()
 }
 
-// stirs tells whether some child has something to say.
+// stirs reports whether some child has something to say.
 func (s *shell) stirs() bool { return len(s.ready()) > 0 }
 
 // ready lists what can go on: each gives its next input, or nil.

@@ -61,7 +61,7 @@ type Stats struct {
 	Fed, Unfed           int64 // what turns had of feeds; of these, an older value or none
 	Ticks                int64 // fetches of periodic feeds
 	Delegated            int64 // runs of child sessions that their action saw end
-	Orphaned             int64 // of these sessions, those that were woken when nobody waited for them
+	Orphaned             int64 // of these sessions, those that were woken when no action waited for them
 	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one

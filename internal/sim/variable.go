@@ -106,7 +106,7 @@ func (a *audit) holds(v turn.Variables) error {
 	return nil
 }
 
-// variable tells whether an action may have begun with a value that a variable had.
+// variable reports whether an action may have begun with a value that a variable had.
 func (a *audit) variable(c *act, name string) bool {
 	for value := range a.had[name] {
 		if strings.Contains(c.args, value) {
@@ -116,7 +116,7 @@ func (a *audit) variable(c *act, name string) bool {
 	return false
 }
 
-// isVariable tells whether a name is a variable now.
+// isVariable reports whether a name is a variable now.
 func (a *audit) isVariable(name string) bool {
 	_, known := a.vars[name]
 	return known && slices.Contains(variables, name)

@@ -29,7 +29,7 @@ type world struct {
 	groups  int // batches a commit takes
 	weather weather
 	calm    bool // nothing goes wrong any more
-	over    bool // and nobody looks any more
+	over    bool // and no check follows
 
 	disk     *memory.Store // what is synced
 	hosts    []*host
@@ -420,7 +420,7 @@ func (w *world) attend() {
 	}
 }
 
-// resting tells that nothing is left to do for those who are awake.
+// resting reports whether nothing is left to do for those who are awake.
 func (w *world) resting() bool {
 	for _, h := range w.hosts {
 		if h.busy || h.out > 0 || len(h.acks) > 0 || len(h.errands) > 0 {
