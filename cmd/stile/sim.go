@@ -89,6 +89,7 @@ type simJSON struct {
 	Forgiven    int64                       `json:"forgiven"`
 	Stored      int64                       `json:"stored"`
 	Kept        int64                       `json:"kept"`
+	Undone      int64                       `json:"undone"`
 	Delegated   int64                       `json:"delegated"`
 	Orphaned    int64                       `json:"orphaned"`
 	Fed         int64                       `json:"fed"`
@@ -151,7 +152,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -181,7 +182,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
 	fmt.Fprintf(w, "  actions: %d, %d unknown, %d skipped, %d tried again, %d detached, %d begun outside; %d late answers\n",
 		rep.Actions, rep.Unknown, rep.Skipped, rep.Retried, rep.Detached, rep.Effects, rep.Late)
-	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, runs of child sessions: %d, and %d that no action waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Delegated, rep.Orphaned)
+	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, actions that a rollback undid: %d, runs of child sessions: %d, and %d that no action waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Undone, rep.Delegated, rep.Orphaned)
 	fmt.Fprintf(w, "  failed turns that another mended: %d; answers that passed their schema: %d; habits put right: %d\n", rep.Repaired, rep.Answered, rep.Forgiven)
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",

@@ -54,6 +54,8 @@ type audit struct {
 	loops     loops                 // of the run
 	patterns  patterns              // of the run
 
+	groups
+
 	streams bool // the dialect acts while a reply streams
 	document
 	chances
@@ -80,6 +82,8 @@ type act struct {
 	reserved *messages.Budget
 	child    string               // session of the latest attempt
 	links    []messages.ChildLink // runs of earlier ones
+	group    *group               // that it is a member of
+	undoes   bool                 // it is a compensation
 	node
 }
 
@@ -90,6 +94,7 @@ func (c *client) newAudit() *audit {
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
+		groups:   groups{whole: c.dialect.groups, blind: c.w.sabotage},
 		chances:  chances{heeds: c.heeds}, kin: newKin(), larder: c.newLarder(),
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
@@ -144,6 +149,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
 		a.passes = passes{first: map[string]bool{}}
 		a.patterns = patterns{}
+		a.beginRun()
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -204,6 +210,9 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.justified(b); err != nil {
 			return err
 		}
+		if err := a.unwound(b); err != nil {
+			return err
+		}
 		if err := a.passed(b); err != nil {
 			return err
 		}
@@ -230,11 +239,24 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		c := &act{id: b.ID, name: b.Name, args: b.Args, class: b.Class, run: r.Run, node: a.nodeOf(b)}
-		if err := a.behind(c.id); err != nil {
+		if err := a.enlists(r, c, b); err != nil {
 			return err
 		}
-		a.calls[b.ID], a.acts = c, append(a.acts, c)
+		if c.undoes {
+			c.refs, c.written = nil, ""
+		} else {
+			if err := a.behind(c.id); err != nil {
+				return err
+			}
+			a.acts = append(a.acts, c)
+		}
+		a.calls[b.ID] = c
 		a.open++
+	case *messages.RollbackBegin:
+		if err := inTurn(); err != nil {
+			return err
+		}
+		return a.closes(b)
 	case *messages.ActionTemplate:
 		if err := inTurn(); err != nil {
 			return err
@@ -261,7 +283,7 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		return inTurn()
 	case *messages.TurnSuspended:
-		if a.suspended || !a.replied || len(b.Waiting) == 0 || b.Until == "" {
+		if a.suspended || !a.replied && !a.unwinds() || len(b.Waiting) == 0 || b.Until == "" {
 			return fmt.Errorf("suspended for %v until %q", b.Waiting, b.Until)
 		}
 		for id, c := range a.calls {
@@ -272,10 +294,10 @@ func (a *audit) apply(r *messages.Record) error {
 		a.suspended = true
 		return inTurn()
 	case *messages.TurnRestored:
-		if !a.replied || b.Nonce == "" || b.Nonce == a.nonce || b.Count != a.restores+1 {
+		if !a.replied && b.Cause != messages.RestoreRollback && !a.unwinds() || b.Nonce == "" || b.Nonce == a.nonce || b.Count != a.restores+1 {
 			return fmt.Errorf("restored for the %dth time, nonce %q", b.Count, b.Nonce)
 		}
-		if (b.Cause == messages.RestoreApproval) != a.suspended {
+		if b.Cause != messages.RestoreRollback && (b.Cause == messages.RestoreApproval) != a.suspended {
 			return fmt.Errorf("restored by %s, suspended %v", b.Cause, a.suspended)
 		}
 		if b.Cause == messages.RestoreCrash {
@@ -283,7 +305,7 @@ func (a *audit) apply(r *messages.Record) error {
 				return fmt.Errorf("restored after %d restarts", a.resumed)
 			}
 		}
-		if a.broken || a.cancelled[r.Run] != 0 {
+		if (a.broken || a.cancelled[r.Run] != 0) && b.Cause != messages.RestoreRollback && !a.unwinds() {
 			return errors.New("restored, and something was to end it")
 		}
 		a.suspended, a.nonce, a.restores, a.turnSeq = false, b.Nonce, b.Count, r.Seq
@@ -295,6 +317,9 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		if c.attempts > 0 && !a.retries(c, b) && (c.class == messages.Effectful || c.startSeq > a.turnSeq) {
 			return fmt.Errorf("action %s started again", b.ID)
+		}
+		if c.closed() {
+			return fmt.Errorf("action %s started, and its group is rolled back", b.ID)
 		}
 		if b.Attempt != c.attempts+1 || c.attempts > 0 && b.Key != c.key {
 			return fmt.Errorf("attempt %d of action %s under key %s", b.Attempt, b.ID, b.Key)
@@ -309,7 +334,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		c.attempts, c.startSeq, c.startTS, c.key, c.child = b.Attempt, r.Seq, r.TS, b.Key, b.Child
-		if b.Attempt == 1 {
+		if b.Attempt == 1 && !c.undoes { // what is to be undone is, whatever the run may do
 			a.actions++
 			if err := a.paysAgain(c); err != nil {
 				return err
@@ -343,6 +368,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		c.ended, c.state, c.reason = true, b.State, b.Reason
+		a.endsMember(r.Seq, c)
 		if c.typ == messages.TypeInternal && b.State == messages.ActionOK {
 			if err := a.stores(c); err != nil {
 				return err

@@ -129,6 +129,9 @@ func (w *world) newClient(n int) *client {
 	c.rules.Feeds, c.rules.Environment = feedIDs(c.feeds), []string{environmental}
 	c.rules.Spends = spends
 	c.rules.Target, c.rules.Limits.Parallel = target, int(pick(0, 1, 2))
+	if d.groups {
+		c.rules.Rollback = turn.Rollback{Error: w.rnd.IntN(4) > 0, Halt: w.rnd.IntN(2) == 0, Cancel: w.rnd.IntN(2) == 0, Unknown: w.rnd.IntN(3) == 0}
+	}
 	c.holds(4)
 	c.history = c.newAudit()
 	if most := d.Traits().MaxTurns; most > 0 {
@@ -422,6 +425,9 @@ func (c *client) judge(sum hash.Hash) {
 				w.stats.Skipped++
 			}
 			w.stats.Delegated += int64(len(b.Children))
+			if c := a.call(r.Turn, b.ID); c != nil && c.undoes && b.State == messages.ActionOK {
+				w.stats.Undone++
+			}
 			if r.Turn != a.turn {
 				w.stats.Detached++
 			} else if c := a.calls[b.ID]; c != nil && c.typ == messages.TypeInternal && b.State == messages.ActionOK {

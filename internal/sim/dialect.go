@@ -25,21 +25,26 @@ type language struct {
 	in func(rendering int64, forgive parse.Habits) parse.Dialect
 	// reply writes what the model says. In a calm world it says what ends the run.
 	reply func(a *author) []byte
+	// groups tells that actions of it have groups.
+	groups bool
 }
 
 // dialects are all there are: one more is one more row.
 var dialects = []language{
-	{6, func(r int64, f parse.Habits) parse.Dialect { return aeiou.Dialect{Rendering: r, Forgive: f} }, (*author).program},
-	{1, func(r int64, f parse.Habits) parse.Dialect { return plain.Dialect{Rendering: r, Forgive: f} }, (*author).talk},
-	{5, func(r int64, f parse.Habits) parse.Dialect { return cortex.Dialect{Rendering: r, Forgive: f} }, (*author).stream},
-	{2, func(r int64, f parse.Habits) parse.Dialect {
+	{weight: 6, in: func(r int64, f parse.Habits) parse.Dialect { return aeiou.Dialect{Rendering: r, Forgive: f} }, reply: (*author).program},
+	{weight: 1, in: func(r int64, f parse.Habits) parse.Dialect { return plain.Dialect{Rendering: r, Forgive: f} }, reply: (*author).talk},
+	{weight: 5, in: func(r int64, f parse.Habits) parse.Dialect { return cortex.Dialect{Rendering: r, Forgive: f} }, reply: (*author).stream},
+	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect {
 		return cortex.Dialect{Rendering: r, Forgive: f, Cut: true}
-	}, (*author).stream},
-	{2, func(r int64, f parse.Habits) parse.Dialect {
+	}, reply: (*author).stream},
+	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect {
 		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: cortex.ExtSubThoughts | cortex.ExtTemplates, Templates: ownTemplates}
-	}, (*author).templated},
-	{2, func(r int64, f parse.Habits) parse.Dialect { return cogency.Dialect{Rendering: r, Forgive: f} }, (*author).batch},
-	{2, func(r int64, f parse.Habits) parse.Dialect { return kitsu.Dialect{Rendering: r, Forgive: f} }, (*author).companion},
+	}, reply: (*author).templated},
+	{weight: 3, in: func(r int64, f parse.Habits) parse.Dialect {
+		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: cortex.ExtRollback}
+	}, reply: (*author).grouped, groups: true},
+	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect { return cogency.Dialect{Rendering: r, Forgive: f} }, reply: (*author).batch},
+	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect { return kitsu.Dialect{Rendering: r, Forgive: f} }, reply: (*author).companion},
 }
 
 // pickDialect draws a dialect in a rendering, mostly the newest, and what it forgives: as

@@ -9,7 +9,7 @@
 // supersede what they asked, and add to it. One random sequence decides what happens
 // next. The model speaks the dialects of dialect.go: programs, plain text, replies that
 // are acted on while they stream, whose actions depend on each other, some of them made of
-// templates, and action tokens.
+// templates or in groups that are rolled back, and action tokens.
 // Actions change what the session itself keeps, variables and key-value relics, and what
 // stands outside: tools, and relics of databases and servers. Actions of type agent have
 // sessions of their own run for them, in the same world. Agents have context feeds, which
@@ -38,7 +38,9 @@
 //	               a session's variables are what recorded ends made them (variable.go),
 //	               its relics what was changed once under a key (relic.go); an action of
 //	               a template calls what the newest definition of the run says
-//	               (template.go); a turn that failed is mended where it may be and nowhere else
+//	               (template.go); members of a group that is rolled back begin no more, and each
+//	               that ended ok is undone once, in the reverse order of ends, before the turn is
+//	               decided (rollback.go); a turn that failed is mended where it may be and nowhere else
 //	               (chance.go); a text that is held is not shown before it counts, and an
 //	               answer not before it passes (answer.go); what is
 //	               reserved for actions is there beside all else that is, and a run

@@ -63,7 +63,7 @@ func (a *author) feeds(b *strings.Builder) {
 	case n < 3:
 		fmt.Fprintf(b, `{"name":"add_context_feed","parameters":{"id":%q,"type":"on_demand"}}`, id)
 	case n < 5:
-		fmt.Fprintf(b, `{"name":"remove_context_feed","parameters":{"id":%q}}`, id)
+		fmt.Fprintf(b, `{"name":"remove_context_feed","parameters":{"id": %q}}`, id) // not as its result is written: a text that is not closed may have it
 	case n < 7:
 		fmt.Fprintf(b, `{"name":"update_context_feed","parameters":{"id":%q,"enabled":%s}}`, id, a.one("true", "true", "false"))
 	default:

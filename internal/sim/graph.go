@@ -140,7 +140,7 @@ func (a *audit) behind(what string) error {
 		return nil
 	}
 	for _, c := range a.calls {
-		if c.mode == messages.ModeSync && !c.ended {
+		if c.mode == messages.ModeSync && !c.ended && !c.undoes {
 			return fmt.Errorf("%s comes from behind the gate that action %s holds", what, c.id)
 		}
 	}
@@ -236,7 +236,7 @@ func (a *audit) retries(c *act, b *messages.ActionStarted) bool {
 
 // mayBegin checks that everything an action depends on is fulfilled.
 func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
-	if !a.streams {
+	if !a.streams || c.undoes {
 		return nil
 	}
 	for _, id := range c.needs {
@@ -247,7 +247,7 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 	}
 	running := len(a.left)
 	for _, o := range a.calls {
-		if o != c && !o.ended && o.startSeq > a.turnSeq {
+		if o != c && !o.ended && !o.undoes && o.startSeq > a.turnSeq {
 			running++
 		}
 	}
@@ -282,7 +282,7 @@ func (a *audit) idles() error {
 	var could *act
 	for _, c := range a.calls {
 		switch {
-		case c.ended:
+		case c.ended, c.undoes:
 		case c.parked:
 			return nil
 		case c.asked || c.attempts > 0:
@@ -362,6 +362,9 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 		}
 		return nil
 	}
+	if c.undoes {
+		return nil
+	}
 	why, of, _ := strings.Cut(b.Reason, ":")
 	switch {
 	case b.State == messages.ActionCancelled:
@@ -378,12 +381,14 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 		}
 		return nil
 	case b.State == messages.ActionFailed && why == "unknown_target":
-		if _, found := target(c.typ, c.name); found {
+		if _, found := target(c.typ, c.name); found && !c.hopeless() {
 			return fmt.Errorf("action %s fails, its target %s is known", c.id, c.name)
 		}
 		return nil
 	case b.State == messages.ActionFailed && why == "quota":
 		return a.lacksBudget(c)
+	case b.State == messages.ActionFailed && why == "group_closed" && c.group != nil, b.State == messages.ActionFailed && why == "group_limit" && a.groups.whole:
+		return nil
 	case b.State == messages.ActionFailed && (why == "denied" || why == "expired"):
 		return nil
 	case b.State != messages.ActionSkipped:

@@ -58,10 +58,12 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if d.starts > 0 && d.key != e.Key {
 		w.violated("effect", "action %s begins again under another key", name)
 	}
-	if of, ok := o.byKey[e.Key]; ok && of != name {
+	// A crash may forget a compensation that need not be on the disk, and a later turn makes it.
+	again := s.audit.pair[s.audit.call(e.Turn, e.ID)] != nil && !durable(e.Class)
+	if of, ok := o.byKey[e.Key]; ok && of != name && !again {
 		w.violated("effect", "actions %s and %s have one key", of, name)
 	}
-	if key := keyOf(s, e); e.Key != key {
+	if key := keyOf(s, e); e.Key != key && !w.sulks {
 		w.violated("effect", "action %s has the key %s, by its identity it is %s", name, e.Key, key)
 	}
 	want, found := classOf(e.Name), true
@@ -87,6 +89,10 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 
 // keyOf is docs/spec/design.md §7, written once more.
 func keyOf(s *shell, e *turn.StartAction) string {
+	if m := s.audit.pair[s.audit.call(e.Turn, e.ID)]; m != nil { // docs/spec/extensions.md §4
+		sum := sha256.Sum256(fmt.Appendf(nil, `["rollback",%q]`, m.act.key))
+		return base64.RawURLEncoding.EncodeToString(sum[:])
+	}
 	args := sha256.Sum256([]byte(e.Args))
 	id := fmt.Sprintf("[%q,%q,%d,%q,%q]", s.client.key.Tenant, s.inc.String(), e.Turn, e.ID, hex.EncodeToString(args[:]))
 	sum := sha256.Sum256([]byte(id))

@@ -74,7 +74,7 @@ func (s *shell) perform(e turn.Effect) {
 		if s.model != nil {
 			s.model.held = e.Hold
 		}
-	case turn.Reached: // a number for those who look at the host
+	case turn.Reached, turn.RolledBack: // a number for those who look at the host
 	case *turn.AnswerRelic: // taken with the step that gave it
 	case *turn.EndChildren:
 		s.durable("the end of children", e.After)

@@ -169,7 +169,7 @@ func (s *shell) record(r *messages.Record) {
 	if err := a.apply(&back); err != nil {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
 	}
-	if b, ok := body.(*messages.ActionDeclared); ok && a.streams {
+	if b, ok := body.(*messages.ActionDeclared); ok && a.streams && b.Compensates == "" {
 		by := s.written[leftID(r.Turn, b.ID)]
 		if by == nil || by.Type != b.Type || by.Mode != b.Mode && (b.Type != messages.TypeInternal || b.Mode != messages.ModeSync) || by.Name != b.Name || by.Args != b.Args ||
 			by.OutputKey != b.OutputKey || !slices.Equal(by.DependsOn, b.DependsOn) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {

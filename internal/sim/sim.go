@@ -57,6 +57,7 @@ type Stats struct {
 	Answered             int64 // runs whose answer passed its schema
 	Forgiven             int64 // habits that were put right
 	Stored               int64 // actions on the session that ended well
+	Undone               int64 // actions of groups that compensations undid
 	Kept                 int64 // changes of key-value relics
 	Fed, Unfed           int64 // what turns had of feeds; of these, an older value or none
 	Ticks                int64 // fetches of periodic feeds
@@ -95,6 +96,7 @@ func (s *Stats) add(o *Stats) {
 	s.Answered += o.Answered
 	s.Forgiven += o.Forgiven
 	s.Stored += o.Stored
+	s.Undone += o.Undone
 	s.Kept += o.Kept
 	s.Fed += o.Fed
 	s.Unfed += o.Unfed

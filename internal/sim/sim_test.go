@@ -41,7 +41,7 @@ func TestFreshSeeds(t *testing.T) {
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "repaired": rep.Repaired, "answered": rep.Answered, "forgiven": rep.Forgiven, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "repaired": rep.Repaired, "answered": rep.Answered, "forgiven": rep.Forgiven, "stored": rep.Stored, "kept": rep.Kept, "undone": rep.Undone, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
@@ -101,29 +101,36 @@ func TestEveryCheckCanFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		how  sabotage
 		want string
+		says string // a part of the detail; "" is any
 	}{
-		"durable too early":   {sabotage{early: true}, "order"},
-		"a disk that lies":    {sabotage{lies: true}, "order"},
-		"an attempt too many": {sabotage{twice: true}, "effect"},
-		"a changed byte":      {sabotage{tampers: true}, "chain"},
-		"no answer, ever":     {sabotage{deaf: true}, "rest"},
-		"a forged token":      {sabotage{forges: true}, "decision"},
-		"an end too many":     {sabotage{forgets: true}, "history"},
-		"an empty disk":       {sabotage{amnesia: true}, "forgotten"},
-		"a fold that slips":   {sabotage{slips: true}, "projection"},
-		"an input too many":   {sabotage{reopens: true}, "step"},
-		"a turn nobody flies": {sabotage{doubles: true}, "single-flight"},
-		"a child forgotten":   {sabotage{hastens: true}, "family"},
-		"a child adopted":     {sabotage{adopts: true}, "family"},
-		"a feed too few":      {sabotage{skimps: true}, "feed"},
-		"a failure untold":    {sabotage{mumbles: true}, "chance"},
-		"any answer":          {sabotage{blurts: true}, "history"},
-		"templates of others": {sabotage{misleads: true}, "history"},
+		"durable too early":   {sabotage{early: true}, "order", ""},
+		"a disk that lies":    {sabotage{lies: true}, "order", ""},
+		"an attempt too many": {sabotage{twice: true}, "effect", ""},
+		"a changed byte":      {sabotage{tampers: true}, "chain", ""},
+		"no answer, ever":     {sabotage{deaf: true}, "rest", ""},
+		"a forged token":      {sabotage{forges: true}, "decision", ""},
+		"an end too many":     {sabotage{forgets: true}, "history", ""},
+		"an empty disk":       {sabotage{amnesia: true}, "forgotten", ""},
+		"a fold that slips":   {sabotage{slips: true}, "projection", ""},
+		"an input too many":   {sabotage{reopens: true}, "step", ""},
+		"a turn nobody flies": {sabotage{doubles: true}, "single-flight", ""},
+		"a child forgotten":   {sabotage{hastens: true}, "family", ""},
+		"a child adopted":     {sabotage{adopts: true}, "family", ""},
+		"a feed too few":      {sabotage{skimps: true}, "feed", ""},
+		"a failure untold":    {sabotage{mumbles: true}, "chance", ""},
+		"any answer":          {sabotage{blurts: true}, "history", ""},
+		"templates of others": {sabotage{misleads: true}, "history", ""},
+		"a rollback unheard":  {sabotage{hushes: true}, "history", "which is not rolled back"},
+		"the first end first": {sabotage{muddles: true}, "history", "which ended later"},
+		"unknown is as good":  {sabotage{presumes: true}, "history", "und"},
+		"an undoing too many": {sabotage{repents: true}, "history", "was undone 1 times"},
+		"an undoing too few":  {sabotage{sulks: true}, "history", "is not undone"},
+		"a group is closed":   {sabotage{slams: true}, "history", "and its group is rolled back"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(80) {
+			for seed := range uint64(400) {
 				if f := simulateBroken(seed, nil, c.how).err; f != nil {
-					if f.Invariant != c.want {
+					if f.Invariant != c.want || !strings.Contains(f.Detail, c.says) {
 						t.Errorf("seed %d: %s fails: %s", seed, f.Invariant, f.Detail)
 					}
 					return

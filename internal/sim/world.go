@@ -62,6 +62,12 @@ type sabotage struct {
 	mumbles  bool // a prompt does not tell of turns that failed
 	blurts   bool // any answer passes its schema
 	misleads bool // a decoder is given other templates than the run has defined
+	hushes   bool // nobody hears that a group is rolled back
+	muddles  bool // the ends of members are read in another order
+	presumes bool // actions whose end nobody knows are taken for ones to undo, or not
+	repents  bool // a member is taken for undone when it has ended
+	sulks    bool // a compensation is read as one of nothing
+	slams    bool // a group is taken for closed when it has a member
 	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 
