@@ -142,7 +142,7 @@ func (*script) cortex(c *command) cortex.Dialect {
 
 // targets are what actions of a reply may name: a name's first letter says its class.
 func targets(t messages.ActionType, name string) (messages.Class, bool) {
-	if t != messages.TypeTool {
+	if t != messages.TypeTool && t != messages.TypeAgent {
 		return "", false
 	}
 	class, ok := map[byte]messages.Class{

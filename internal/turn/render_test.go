@@ -105,6 +105,8 @@ func render(e Effect, now time.Time) string {
 	case *CancelAction:
 		w.put("cancel-action " + e.ID)
 		w.flag("withdrawn", e.Withdrawn)
+	case *EndChildren:
+		w.put(fmt.Sprintf("end-children t%d %s", e.Turn, e.ID))
 	case *AnswerCall:
 		w.put(fmt.Sprintf("answer-call %s %s", e.ID, e.State))
 		w.quoted("result", e.Result)

@@ -74,7 +74,7 @@ type unwinding struct {
 	until  time.Time       // when the time of the compensations is over; zero is no bound
 
 	late    bool // the turn is one that a restart found open, and ends when the rollback is over
-	orphans []OpenAction
+	orphans []orphan
 }
 
 // RolledBack reports for metrics that a group was rolled back.

@@ -117,11 +117,46 @@ func (m *Machine) abandon(t *OpenTurn, in *Settle) {
 			end.State, end.Result = messages.ActionUnknown, quote(messages.UnknownText)
 		}
 		m.persist(end, LazyHold)
-		if a.Started && (a.Type == messages.TypeAgent || a.Type == messages.TypeWorkflow) {
-			m.flight.undo.orphans = append(m.flight.undo.orphans, a)
+		if a.Started && parental(a.Type) {
+			left := orphan{id: a.ID}
+			if child, ok := m.cfg.Key.Child(a.Name, m.keyOf(t.Index, a.ID, a.Args), a.Retries); ok && a.Type == messages.TypeAgent {
+				left.sid = child.SID()
+			}
+			m.flight.undo.orphans = append(m.flight.undo.orphans, left)
 		}
 	}
+	if t.Unwinds > 0 {
+		m.flight.undo.orphans = append(m.flight.undo.orphans, orphansOf(ofTurn(in.Turn, t))...)
+	}
 	m.leaveBlocks(reasonCrash)
+}
+
+// orphan is an action that a restart has ended, and whose children are to be stopped.
+type orphan struct{ id, sid string }
+
+// parental reports whether actions of a type have children.
+func parental(t messages.ActionType) bool {
+	return t == messages.TypeAgent || t == messages.TypeWorkflow
+}
+
+// orphansOf returns the orphans of a turn that an earlier restart began to end: that process
+// died in the rollback, before it decided the turn and stopped them.
+func orphansOf(recs []*messages.Record) (left []orphan) {
+	begun := map[string]string{}
+	types := map[string]messages.ActionType{}
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.ActionDeclared:
+			types[b.ID] = b.Type
+		case *messages.ActionStarted:
+			begun[b.ID] = b.Child
+		case *messages.ActionEnded:
+			if sid, ok := begun[b.ID]; ok && b.Reason == reasonCrash && parental(types[b.ID]) {
+				left = append(left, orphan{b.ID, sid})
+			}
+		}
+	}
+	return left
 }
 
 // closeTurn decides an abandoned turn.
@@ -133,11 +168,7 @@ func (m *Machine) closeTurn() {
 		LatencyMS: m.latency(), State: m.state.Open.State,
 	}, 0)
 	for _, a := range orphans {
-		e := &EndChildren{After: m.state.Seq, Turn: t.Index, ID: a.ID}
-		if child, ok := m.cfg.Key.Child(a.Name, m.keyOf(t.Index, a.ID, a.Args), a.Retries); ok && a.Type == messages.TypeAgent {
-			e.SID = child.SID()
-		}
-		m.do(e)
+		m.do(&EndChildren{After: m.state.Seq, Turn: t.Index, ID: a.id, SID: a.sid})
 	}
 	m.flight = nil
 }
