@@ -25,7 +25,7 @@ type language struct {
 	in func(rendering int64, forgive parse.Habits) parse.Dialect
 	// reply writes what the model says. In a calm world it says what ends the run.
 	reply func(a *author) []byte
-	// groups tells that actions of it have groups.
+	// groups reports whether its actions have groups.
 	groups bool
 }
 

@@ -431,8 +431,8 @@ func (s *shell) stir() {
 	if in == nil {
 		return
 	}
-	// A model's words come once: nothing tells their repetition from more words.
-	if _, words := in.(*turn.Decoded); w.rnd.IntN(8) == 0 && !(words && s.audit.streams) {
+	// A model's words come once: their repetition looks like more words.
+	if _, words := in.(*turn.Decoded); w.rnd.IntN(8) == 0 && !words {
 		if len(s.past) == 8 {
 			s.past = s.past[1:]
 		}
