@@ -132,8 +132,10 @@ func BenchmarkStep_Loop(b *testing.B) {
 		"written": out.String(),
 	} {
 		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
 				s := newStreamedUnder(b, withBlocks, Rules{Limits: Limits{Calls: 2 * n}})
+				s.bare = true
 				s.instant(reply, items)
 			}
 		})
