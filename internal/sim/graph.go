@@ -314,7 +314,11 @@ func (a *audit) quotes(written string) *regexp.Regexp {
 			case written[m[0]:m[1]] == "$$":
 				b.WriteString(`\$`)
 			case fed && !strings.Contains(written[m[0]:m[1]], environmental):
-				b.WriteString(regexp.QuoteMeta(shows(value)))
+				b.WriteString("(?:" + regexp.QuoteMeta(shows(value)))
+				if a.holding() { // judged at the end of the turn, which may have added the feed behind the text
+					b.WriteString("|" + regexp.QuoteMeta(written[m[0]:m[1]]))
+				}
+				b.WriteString(")")
 			default:
 				b.WriteString(`.+`)
 			}
