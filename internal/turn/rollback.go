@@ -579,7 +579,7 @@ func (m *Machine) unwindLate() bool {
 		} else {
 			m.expire()
 		}
-		return m.flight != nil
+		return true
 	case t.Unwinds >= MaxSettlements:
 		m.unwindNow()
 		return false
