@@ -70,7 +70,7 @@ func (p *announcer) counts() (fetched, waited int) {
 }
 
 // A pushed feed is fetched when its peer has another value and at no other time; a peer that is
-// gone is asked with pauses, and prompts fetch again; a session that sleeps asks nobody.
+// gone is asked with pauses, and prompts fetch again; a session that sleeps does not ask.
 func TestPush(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, _ *script) {
 		p := &announcer{change: make(chan struct{})}

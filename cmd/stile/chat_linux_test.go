@@ -207,7 +207,7 @@ func TestChatTakesUpWhatWaits(t *testing.T) {
 	if got := <-ended; got != 0 {
 		t.Errorf("status %d", got)
 	}
-	// From a pipe there is nobody to ask.
+	// From a pipe no person can be asked.
 	if a := stileDo(t, "run", manifest, "write it", "--dir", data, "--session", "p"); a.status != int(exitSuspended) {
 		t.Fatalf("%+v", a)
 	}

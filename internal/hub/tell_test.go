@@ -10,7 +10,7 @@ import (
 // has missed nothing.
 func TestTell(t *testing.T) {
 	h := New()
-	h.Tell("s", &messages.Delta{Kind: messages.KindProgress}) // to nobody, and nothing keeps it
+	h.Tell("s", &messages.Delta{Kind: messages.KindProgress}) // no session follows, and nothing keeps it
 	s := h.Subscribe("s")
 	defer s.Close()
 	other := h.Subscribe("other")

@@ -78,7 +78,7 @@ func (g *groups) beginRun() {
 	}
 }
 
-// owed tells whether a member is to be undone when its group is closed, and is not.
+// owed reports whether a member is to be undone when its group is closed, and is not.
 func (a *audit) owed(m *member) bool {
 	if m.undo == "" || m.undone > 0 || m.end == 0 {
 		return false
@@ -200,7 +200,7 @@ func (a *audit) endsMember(seq int64, c *act) {
 	}
 }
 
-// hopeless tells that nothing is there that could undo an action.
+// hopeless reports whether nothing could undo an action.
 func (c *act) hopeless() bool {
 	if c.group == nil {
 		return false
@@ -211,7 +211,7 @@ func (c *act) hopeless() bool {
 	return declared && !found
 }
 
-// unwinds tells that a compensation has no end.
+// unwinds reports whether a compensation has no end.
 func (a *audit) unwinds() bool {
 	for _, c := range a.calls {
 		if c.undoes && !c.ended {
@@ -221,7 +221,7 @@ func (a *audit) unwinds() bool {
 	return false
 }
 
-// closed tells that the group of an action is rolled back: it does not begin.
+// closed reports whether the group of an action is rolled back: the action does not begin.
 func (c *act) closed() bool { return c.group != nil && c.group.cause != "" }
 
 // unwound checks that a turn is decided when nothing is left to undo of a closed group, and
