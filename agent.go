@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm"
@@ -95,7 +95,7 @@ type Agent struct {
 
 // History is a prompt that is about to be sent: the first message may be the system
 // message, which teaches the dialect and lists the tools.
-type History = actors.History
+type History = compiled.History
 
 // Source is the text of a function library.
 type Source = neuroscript.Source

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -13,7 +12,7 @@ import (
 // Approval is a call that waits for approval, because the manifest or the gate's
 // hook asks for confirmation. Its turn is suspended meanwhile. An approval belongs to one
 // session, turn, action and arguments, and expires after 24 hours.
-type Approval = actors.Approval
+type Approval = turn.Approval
 
 // Reasons in Error.Reason why an answer does not count: ApprovalUnknown of an
 // ERR_NOT_FOUND, the others of an ERR_APPROVAL.

@@ -129,7 +129,7 @@ func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 	if err != nil {
 		return nil, err
 	}
-	return actors.ApprovalsOf(&state), nil
+	return turn.ApprovalsOf(&state), nil
 }
 
 // CheckAnswer returns the error with which Session.Approve would refuse an answer to q on

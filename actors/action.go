@@ -141,7 +141,7 @@ func (a *action) judge(self *actor.PID, e *turn.AskGate) {
 func (f *family) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
 	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
 	if v.Answer == messages.GateConfirm {
-		in.Basis = f.agent.basis(f.sid, e.Type, e.Name)
+		in.Basis = f.agent.Basis(f.sid, e.Type, e.Name)
 	}
 	return in
 }

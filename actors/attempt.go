@@ -137,7 +137,7 @@ func (a *attempt) conclude(end *turn.ActionEnded) {
 
 // work finds what the action is to do. end says that there is nothing.
 func (a *attempt) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
-	if b := a.start.Basis; b != "" && b != a.agent.basis(a.sid, a.start.Type, a.start.Name) {
+	if b := a.start.Basis; b != "" && b != a.agent.Basis(a.sid, a.start.Type, a.start.Name) {
 		return nil, 0, failed("changed", neuroscript.CodeDenied, "the tool, or the folder it works in, is another than the one that was approved: nothing was done")
 	}
 	call := &tools.Call{

@@ -22,18 +22,6 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// Feeds are what an agent's sessions know of context feeds.
-type Feeds struct {
-	Set    feeds.Set // of the manifest
-	Agent  feeds.AgentFacts
-	Ingest *feeds.Ingester // nil: there is nothing to ingest from
-	Peers  feeds.Peers     // nil: no other host is asked
-	// Permission is what internal actions may do to feeds.
-	Permission feeds.Permission
-	// Environment reads a variable that parameters may name; nil knows none.
-	Environment func(name string) (string, bool)
-}
-
 // attendance is what an awake session has of feeds: while it lasts, its periodic feeds
 // tick on the host's wheel.
 type attendance struct {

@@ -262,7 +262,7 @@ func (h *Host) Approve(ctx context.Context, key messages.SessionKey, agent *Agen
 }
 
 // Approvals lists the calls of a session that wait for approval.
-func (h *Host) Approvals(ctx context.Context, key messages.SessionKey, agent *Agent) ([]Approval, error) {
+func (h *Host) Approvals(ctx context.Context, key messages.SessionKey, agent *Agent) ([]turn.Approval, error) {
 	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opApprovals})
 	return rep.Approvals, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -88,7 +89,7 @@ func (m says) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 }
 
 // agent speaks a dialect, with a model that says hello.
-func agent(t *testing.T, d parse.Dialect) *actors.Agent {
+func agent(t *testing.T, d parse.Dialect) *compiled.Agent {
 	t.Helper()
 	registry, err := catalog.New()
 	if err != nil {
@@ -98,9 +99,9 @@ func agent(t *testing.T, d parse.Dialect) *actors.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &actors.Agent{
+	return &compiled.Agent{
 		Name: "tested", Dialect: d, Tools: set, Receipts: journal.ReceiptsOff,
-		Routes: []actors.Route{{Provider: "p", Model: "m", Port: says("hello")}},
+		Routes: []compiled.Route{{Provider: "p", Model: "m", Port: says("hello")}},
 		Rules: &turn.Rules{
 			Dialect: d.Name(), Judge: d, MaxTurns: 1, Recovery: messages.RecoverResume, OnPanic: messages.PanicHalt,
 			Durability: turn.Checkpoint, Provider: "p", Model: "m", Mode: "replay",
@@ -117,7 +118,7 @@ func within(t *testing.T) context.Context {
 }
 
 // run submits and waits for the end.
-func run(t *testing.T, h *actors.Host, a *actors.Agent) (*messages.RunEnd, error) {
+func run(t *testing.T, h *actors.Host, a *compiled.Agent) (*messages.RunEnd, error) {
 	t.Helper()
 	ctx := within(t)
 	rep, err := h.Submit(ctx, key, a, messages.Input{Text: "go", User: "u"})

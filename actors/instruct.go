@@ -1,18 +1,12 @@
 package actors
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
-	"github.com/seed14be6753/stile/internal/prompt"
-	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -27,7 +21,7 @@ func (h *Host) instructionsFeed(ctx context.Context, agent *Agent, sid string, i
 	var err error
 	if known.IsZero() {
 		var text string
-		if text, err = h.instructions(ctx, agent, sid, who); err == nil {
+		if text, err = agent.Fill(ctx, sid, func(id string) messages.Feed { return h.feed(ctx, agent, who, agent.Feeds.Set, id) }); err == nil {
 			quoted, _ := jsontext.AppendQuote(nil, text)
 			fd.Value = string(quoted)
 		}
@@ -41,56 +35,4 @@ func (h *Host) instructionsFeed(ctx context.Context, agent *Agent, sid string, i
 		fd.Value, fd.Error, fd.Reason = "", feeds.ErrorFailed, err.Error()
 	}
 	return []messages.Feed{fd}
-}
-
-// instructions fills in the placeholders: what the program gives, a variable, or the value of
-// a feed of the manifest. Feeds that the model has added or changed do not count.
-func (h *Host) instructions(ctx context.Context, agent *Agent, sid string, who feeds.Session) (string, error) {
-	text, err := prompt.Expand(agent.Instructions, func(name string) (string, error) {
-		switch {
-		case name != prompt.Given:
-		case agent.Instruct == nil:
-			return "", messages.Errorf(messages.ErrConfig, "no function gives instructions")
-		default:
-			return agent.Instruct(ctx, sid)
-		}
-		if agent.Feeds.Environment != nil {
-			if v, ok := agent.Feeds.Environment(name); ok {
-				return v, nil
-			}
-		}
-		if _, ok := agent.Feeds.Set.Get(name); !ok {
-			return "", nil // a variable that is not set
-		}
-		fd := h.feed(ctx, agent, who, agent.Feeds.Set, name)
-		if fd.Error != "" {
-			return "", messages.Errorf(messages.ErrConfig, "the feed %s has no value (%s)", name, strings.Trim(fd.Error+": "+fd.Reason, ": "))
-		}
-		return prompt.Filled(fd.Value), nil
-	})
-	switch {
-	case err != nil:
-	case !utf8.ValidString(text):
-		err = messages.Errorf(messages.ErrConfig, "they are not UTF-8")
-	case len(text) > manifest.MaxInstructions:
-		err = messages.Errorf(messages.ErrConfig, "they have %d bytes, at most %d are allowed", len(text), manifest.MaxInstructions)
-	}
-	return text, err
-}
-
-// instructed tells why a turn with these feeds has none of the instructions that its agent
-// must have.
-func (a *Agent) instructed(fs []messages.Feed) error {
-	if a.Instructions == "" {
-		return nil
-	}
-	i := slices.IndexFunc(fs, func(fd messages.Feed) bool { return fd.ID == messages.InstructionsFeed })
-	why := "they were not made"
-	if i >= 0 {
-		if fs[i].Error == "" {
-			return nil
-		}
-		why = cmp.Or(fs[i].Reason, fs[i].Error)
-	}
-	return &messages.Error{Code: messages.ErrConfig, Field: "instructions", Detail: why}
 }

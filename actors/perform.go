@@ -15,7 +15,6 @@ import (
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // air is the turn in flight as the shell sees it: its children and the context
@@ -179,22 +178,13 @@ func (s *session) answer(e *turn.Answer) {
 	req.answer(rep)
 }
 
-// basis is what a call rests on beside its arguments. It asks nothing and waits for nothing.
-func (a *Agent) basis(sid string, typ messages.ActionType, name string) string {
-	if typ != "" && typ != messages.TypeTool {
-		return catalog.Basis(nil, sid, name, string(typ))
-	}
-	t, _ := a.Tools.Lookup(name)
-	return catalog.Basis(t, sid, name, "")
-}
-
 // verify judges the candidate lines of a turn. The clock is read once, as
 // docs/spec/aeiou.md §10 wants it.
 func (s *session) verify(e *turn.Verify) {
 	now := s.host.cfg.Now()
 	keys := s.host.cfg.Keys.TokenKeys(now)
 	scope := token.Scope{SID: s.ref.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
-	policy := s.ref.agent.policy()
+	policy := s.ref.agent.TokenPolicy()
 	var checks []messages.TokenCheck
 	n := 0
 	for line := range bytes.Lines(e.Out) {

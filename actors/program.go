@@ -128,9 +128,9 @@ func (p *program) magicTool() *neuroscript.Tool {
 }
 
 func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
-	if p.magic++; p.magic > p.agent.magicCalls() {
+	if p.magic++; p.magic > p.agent.MagicBound() {
 		return neuroscript.Value{}, &neuroscript.Breach{
-			Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(p.agent.magicCalls()),
+			Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(p.agent.MagicBound()),
 		}
 	}
 	kind, payload, ttl, err := replay.MagicArguments(args)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -14,7 +15,7 @@ import (
 // assemble builds the messages of the turn: from the carried streams where the
 // dialect's history is those, else from the journal.
 func (r *reply) assemble() ([]messages.Message, error) {
-	if err := r.agent.instructed(r.open.Feeds); err != nil {
+	if err := r.agent.Instructed(r.open.Feeds); err != nil {
 		return nil, err
 	}
 	var msgs []messages.Message
@@ -32,7 +33,7 @@ func (r *reply) assemble() ([]messages.Message, error) {
 	if err != nil || r.agent.Shape == nil {
 		return msgs, err
 	}
-	return r.agent.Shape(History{SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Messages: slices.Clone(msgs)}), nil
+	return r.agent.Shape(compiled.History{SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Messages: slices.Clone(msgs)}), nil
 }
 
 // carried is the prompt of dialects whose history is the streams of the turn before.

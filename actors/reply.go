@@ -87,10 +87,10 @@ func (r *reply) run() {
 		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, Templates: r.open.Templates, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
 	})
 	req := messages.ModelRequest{
-		Mode: "replay", Prompt: r.agent.digester().Digest(msgs, r.view), Messages: int64(len(msgs)),
+		Mode: "replay", Prompt: r.agent.Digests().Digest(msgs, r.view), Messages: int64(len(msgs)),
 	}
 	if r.agent.Rules.Rendering >= 2 {
-		req.System, r.system = r.agent.digester().System(msgs)
+		req.System, r.system = r.agent.Digests().System(msgs)
 	}
 	for i := range msgs {
 		req.Lints = append(req.Lints, msgs[i].Lints...)

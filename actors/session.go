@@ -266,11 +266,11 @@ func (s *session) requested(c actor.Context, req *request) {
 		word := *req.word
 		word.Handle = s.expect(req)
 		if a := s.machine.State().Asked(word.Approval); a != nil {
-			word.Basis = s.ref.agent.basis(s.ref.sid, a.Type, a.Name)
+			word.Basis = s.ref.agent.Basis(s.ref.sid, a.Type, a.Name)
 		}
 		s.step(c, &word)
 	case opApprovals:
-		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: ApprovalsOf(s.machine.State())})
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: turn.ApprovalsOf(s.machine.State())})
 	case opExpire:
 		s.step(c, &turn.Expire{})
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})

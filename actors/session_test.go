@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -61,7 +62,7 @@ func (m *speaker) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk
 }
 
 // speaks is an agent with a speaker for its model.
-func speaks(t *testing.T) (*actors.Agent, *speaker) {
+func speaks(t *testing.T) (*compiled.Agent, *speaker) {
 	t.Helper()
 	a, m := agent(t, plain.Dialect{}), newSpeaker()
 	a.Routes[0].Port = m
@@ -69,7 +70,7 @@ func speaks(t *testing.T) (*actors.Agent, *speaker) {
 }
 
 // acts is an agent of cortex that has one tool.
-func acts(t *testing.T, class messages.Class, do func(context.Context) error) (*actors.Agent, *speaker) {
+func acts(t *testing.T, class messages.Class, do func(context.Context) error) (*compiled.Agent, *speaker) {
 	t.Helper()
 	a, m := agent(t, cortex.Dialect{}), newSpeaker()
 	registry, err := catalog.New(tools.Tool{Name: "own.tool", Class: class, Run: func(ctx context.Context, _ *tools.Call) (neuroscript.Value, error) {
@@ -106,7 +107,7 @@ func host(t *testing.T, store journal.Store, every int64) *actors.Host {
 	return h
 }
 
-func submit(t *testing.T, h *actors.Host, a *actors.Agent) actors.Reply {
+func submit(t *testing.T, h *actors.Host, a *compiled.Agent) actors.Reply {
 	t.Helper()
 	rep, err := h.Submit(within(t), key, a, messages.Input{Text: "go", User: "u"})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -82,7 +82,7 @@ func (a *Definition) child(m *manifest.Manifest, name string) (child *Definition
 // children compiles the agents that m imports, and puts their manifests in effect into m, where
 // a replay finds all that the parent knows about them. A child whose manifest names no model
 // has that of its parent.
-func (e *Env) children(ctx context.Context, a *Definition, m *manifest.Manifest, routes []actors.Route, c *Agent) error {
+func (e *Env) children(ctx context.Context, a *Definition, m *manifest.Manifest, routes []compiled.Route, c *Agent) error {
 	for _, name := range m.Import.Agents {
 		child, given := a.child(m, name)
 		if child == nil || e.replays() && !given {

@@ -1,5 +1,5 @@
 // Package compiler makes agents ready to run: a definition, which is a manifest with additions
-// in Go, becomes the actors.Agent of sessions. All mistakes of an agent are found here, before
+// in Go, becomes the compiled.Agent of sessions. All mistakes of an agent are found here, before
 // a session exists.
 //
 // Compile is the one entry. The mode in Env is its purpose: to run, to check that the agent
@@ -25,8 +25,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -57,11 +57,11 @@ type Definition struct {
 	Agents     []*Definition
 	Library    []neuroscript.Source
 	Gate       func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
-	Transform  func(actors.History) []messages.Message
+	Transform  func(compiled.History) []messages.Message
 	Policies   []tools.CustomPolicy
 	Search     tools.Searcher
 	Mood       func(sid string) (float64, error)
-	MayApprove func(by string, a actors.Approval) bool
+	MayApprove func(by string, a turn.Approval) bool
 	Canned     catalog.Answerer
 	Around     func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 	Output     any // of the type of the answer, or its schema as a text; nil for none
@@ -73,7 +73,7 @@ type Definition struct {
 	// Files are those that the definition was read from.
 	Files []string
 
-	routes []actors.Route // of the parent, for a child whose manifest names no model
+	routes []compiled.Route // of the parent, for a child whose manifest names no model
 }
 
 // Mode is the purpose of a compilation.
@@ -156,11 +156,11 @@ type Profiles interface {
 // Agent is a compiled definition. It does not change, except for the cached offers of MCP
 // servers.
 type Agent struct {
-	Actor    *actors.Agent
+	Actor    *compiled.Agent
 	Manifest *manifest.Manifest // in effect
 	// CheckInput checks an input of a submit, also by the dialect's rules.
 	CheckInput func(messages.Input) (messages.Input, error)
-	MayApprove func(by string, a actors.Approval) bool
+	MayApprove func(by string, a turn.Approval) bool
 	Carries    bool              // its model sees no transcript
 	Children   map[string]*Agent // agents that actions may run, by name
 	Keeper     *Agent            // learns the profiles of its users; may be nil
@@ -280,7 +280,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 		speaks = nativeDialect{dialect, m.Primer == manifest.PrimerShort}
 	}
 	primer := on.primer(m, speaks, specs, answer)
-	c.Actor = &actors.Agent{
+	c.Actor = &compiled.Agent{
 		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Tools: has.set, Targets: targets, Gate: has.gate,
 		Feeds: feeding, Specs: specs, Native: functions, Primer: primer, Digester: prompt.NewDigester(primer, e.rendering()),
 		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform, Around: a.Around,
@@ -358,7 +358,7 @@ func (e *Env) specs(d parse.Dialect, has *toolset, targets *catalog.Targets) ([]
 }
 
 // rules returns the machine's rules for a manifest.
-func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *catalog.Targets) *turn.Rules {
+func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first compiled.Route, targets *catalog.Targets) *turn.Rules {
 	return &turn.Rules{
 		Dialect: d.Name(), Rendering: e.rendering(), Judge: d, Limits: e.turnLimits(m.Quotas, d),
 		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: e.maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal, Repairs: e.repairs(m), Forgets: m.Memory.HistoryWindow == manifest.NoHistory,

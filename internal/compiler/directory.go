@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/mcp"
@@ -132,7 +132,7 @@ func (d *Directory) keepManifests(ctx context.Context, c *Agent) (err error) {
 }
 
 // Find is Of for the actors.
-func (d *Directory) Find(ctx context.Context, head *journal.Head) (*actors.Agent, error) {
+func (d *Directory) Find(ctx context.Context, head *journal.Head) (*compiled.Agent, error) {
 	c, err := d.Of(ctx, head)
 	if c == nil || err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (d *Directory) Find(ctx context.Context, head *journal.Head) (*actors.Agent
 }
 
 // Running returns the agent of a session that is awake; nil if the agent was replaced meanwhile.
-func (d *Directory) Running(actor *actors.Agent) *Agent {
+func (d *Directory) Running(actor *compiled.Agent) *Agent {
 	if actor == nil {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -199,12 +199,12 @@ func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 }
 
 // feeding returns the feeds of an agent's sessions. Their sources must exist.
-func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, targets *catalog.Targets) (actors.Feeds, parts, error) {
+func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, targets *catalog.Targets) (compiled.Feeds, parts, error) {
 	set, on, err := feedSet(m)
 	if err != nil {
-		return actors.Feeds{}, on, err
+		return compiled.Feeds{}, on, err
 	}
-	f := actors.Feeds{Set: set, Environment: variables(m), Agent: feeds.AgentFacts{
+	f := compiled.Feeds{Set: set, Environment: variables(m), Agent: feeds.AgentFacts{
 		Name: m.Name, Version: m.Version, Summary: m.Summary, Author: m.Author, State: m.State, Dialect: m.Dialect, Model: m.Model.Model,
 	}}
 	f.Permission = feeds.Permission{

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/profile"
@@ -18,7 +18,7 @@ import (
 // models, without what is for the agent's answers alone.
 
 // learning has an agent's sessions shown, and learned, what their users are like.
-func (e *Env) learning(ctx context.Context, m *manifest.Manifest, routes []actors.Route, on parts, c *Agent) error {
+func (e *Env) learning(ctx context.Context, m *manifest.Manifest, routes []compiled.Route, on parts, c *Agent) error {
 	if e.Mode != Run {
 		return nil
 	}
@@ -62,7 +62,7 @@ func modelOfKeeper(m manifest.Model) manifest.Model {
 
 // routesOfKeeper are an agent's own, asked without stop sequences: those that a model was
 // made with are taken back by each request.
-func routesOfKeeper(routes []actors.Route) []actors.Route {
+func routesOfKeeper(routes []compiled.Route) []compiled.Route {
 	routes = slices.Clone(routes)
 	for i := range routes {
 		var o map[string]jsontext.Value

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
@@ -19,15 +19,15 @@ import (
 )
 
 // routes resolves the manifest's providers: its own, then the fallbacks.
-func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error) {
+func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, error) {
 	if a.routes != nil {
 		return a.routes, nil
 	}
 	if own := e.own(a); own != nil {
 		home := !slices.ContainsFunc(m.Models(), func(f manifest.Fallback) bool { return !e.atHome(a, &f) })
-		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own, Options: m.Model.Options.JSON(), Home: home}}, nil
+		return []compiled.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own, Options: m.Model.Options.JSON(), Home: home}}, nil
 	}
-	var routes []actors.Route
+	var routes []compiled.Route
 	for i, f := range m.Models() {
 		at := "model"
 		if i > 0 {
@@ -37,7 +37,7 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error
 		if err != nil {
 			return nil, err
 		}
-		routes = append(routes, actors.Route{Provider: f.Provider, Model: f.Model, Port: port, Options: f.Options.JSON(), Home: e.atHome(a, &f)})
+		routes = append(routes, compiled.Route{Provider: f.Provider, Model: f.Model, Port: port, Options: f.Options.JSON(), Home: e.atHome(a, &f)})
 	}
 	return routes, nil
 }

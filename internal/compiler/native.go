@@ -3,7 +3,7 @@ package compiler
 import (
 	"slices"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/native"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -20,7 +20,7 @@ func (e *Env) atHome(a *Definition, f *manifest.Fallback) bool {
 }
 
 // callsTools reports whether a model can be sent tools as functions.
-func callsTools(r actors.Route) bool {
+func callsTools(r compiled.Route) bool {
 	p, ok := r.Port.(interface{ CallsTools() bool })
 	return ok && p.CallsTools()
 }
@@ -28,18 +28,18 @@ func callsTools(r actors.Route) bool {
 // native settles whether the tools are sent as the provider's functions, for all models of
 // an agent alike. What was settled by default is put into the manifest: a replay, which
 // reaches no provider, has it from there.
-func (e *Env) native(m *manifest.Manifest, routes []actors.Route, d parse.Dialect) error {
+func (e *Env) native(m *manifest.Manifest, routes []compiled.Route, d parse.Dialect) error {
 	bad := func(detail string) error {
 		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.tool_calls", Detail: detail}
 	}
-	able := !slices.ContainsFunc(routes, func(r actors.Route) bool { return !callsTools(r) })
-	home := !slices.ContainsFunc(routes, func(r actors.Route) bool { return !r.Home })
+	able := !slices.ContainsFunc(routes, func(r compiled.Route) bool { return !callsTools(r) })
+	home := !slices.ContainsFunc(routes, func(r compiled.Route) bool { return !r.Home })
 	switch {
 	case e.rendering() < 2:
 	case m.Model.ToolCalls == manifest.ToolCallsNative && !native.Speaks(d.Name()):
 		return bad("the dialect " + d.Name() + " has no calls of the provider's own form; cogency and cortex have")
 	case m.Model.ToolCalls == manifest.ToolCallsNative && !able && !e.replays():
-		i := slices.IndexFunc(routes, func(r actors.Route) bool { return !callsTools(r) })
+		i := slices.IndexFunc(routes, func(r compiled.Route) bool { return !callsTools(r) })
 		return bad("the provider " + routes[i].Provider + " cannot be sent tools as functions")
 	case m.Model.ToolCalls != "" || !home || !native.Speaks(d.Name()):
 	case able || e.replays():

@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/replay"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -164,11 +164,11 @@ func (c *Agent) replay(sid string) *replay.Agent {
 }
 
 // shape is the agent's Transform as a replay calls it.
-func shape(f func(actors.History) []messages.Message, sid string) func(run, turn int64, ms []messages.Message) []messages.Message {
+func shape(f func(compiled.History) []messages.Message, sid string) func(run, turn int64, ms []messages.Message) []messages.Message {
 	if f == nil {
 		return nil
 	}
 	return func(run, turn int64, ms []messages.Message) []messages.Message {
-		return f(actors.History{SID: sid, Run: run, Turn: turn, Messages: ms})
+		return f(compiled.History{SID: sid, Run: run, Turn: turn, Messages: ms})
 	}
 }

@@ -15,14 +15,16 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/profile"
-	"go.uber.org/zap"
 )
 
 // tries is how often an attempt is submitted whose session loses its journal.
@@ -370,7 +372,7 @@ func (l *Learner) attempt(to messages.SessionKey, e *runEnded) (outcome string, 
 type keeping struct {
 	host  *actors.Host
 	key   messages.SessionKey
-	agent *actors.Agent
+	agent *compiled.Agent
 }
 
 // Wake implements follow.Run's Session.
