@@ -85,6 +85,8 @@ type chatRequest struct {
 	Format        chatFormat      `json:"response_format"`
 	Modalities    []string        `json:"modalities"`
 	Logprobs      bool            `json:"logprobs"`
+
+	body []byte
 }
 
 type chatStream struct {
@@ -151,7 +153,7 @@ func readChat(r *http.Request) (*chatRequest, error) {
 		}
 		return nil, unserved("body", "the body did not arrive whole")
 	}
-	var q chatRequest
+	q := chatRequest{body: body}
 	if err := json.Unmarshal(body, &q); err != nil {
 		e := &messages.Error{Code: messages.ErrInvalid, Field: "body", Detail: "the body is no request for a chat completion"}
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
@@ -198,21 +200,24 @@ func readChat(r *http.Request) (*chatRequest, error) {
 }
 
 // chatSession finds or begins the session that a request is for.
-func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Session, id string, opts []stile.SubmitOption, err error) {
-	ctx := r.Context()
+func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatRequest, c *call) (ses *stile.Session, opts []stile.SubmitOption, err error) {
 	agent := s.offered(ctx, q.Model)
 	if agent == nil {
-		return nil, "", nil, noAgent()
+		return nil, nil, noAgent()
 	}
-	switch id = r.Header.Get(sessionHeader); {
-	case id != "":
-		if err := checkID(id); err != nil {
-			return nil, "", nil, &messages.Error{Code: messages.ErrInvalid, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
+	key := r.Header.Get(keyHeader)
+	if key != "" {
+		opts = append(opts, stile.IdempotencyKey(key))
+	}
+	switch c.session = r.Header.Get(sessionHeader); {
+	case c.session != "":
+		if err := checkID(c.session); err != nil {
+			return nil, nil, &messages.Error{Code: messages.ErrInvalid, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 		}
 	case q.User != "":
-		id = access.Part(q.User)
+		c.session = access.Part(q.User)
 	default:
-		id = "chat-" + uuid.Must(uuid.NewV7()).String()
+		c.session, c.ephemeral = ephemeralID(key), true
 		var held []stile.Said
 		for _, m := range q.Messages[:len(q.Messages)-1] {
 			// Instructions of a client are no more than a user's word: the agent has its own.
@@ -226,7 +231,7 @@ func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Sessio
 			opts = append(opts, stile.Conversation(held...))
 		}
 	}
-	name := s.principal(ctx).sid(id)
+	name := s.principal(ctx).sid(c.session)
 	ses, err = s.rt.Find(ctx, name)
 	if stile.IsNotFound(err) {
 		ses, err = s.begin(ctx, name, agent)
@@ -234,7 +239,16 @@ func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Sessio
 	if err == nil && ses.AgentName() != q.Model {
 		err = refusalOf(messages.ErrConflict, "model", "the session runs another agent")
 	}
-	return ses, id, opts, err
+	return ses, opts, err
+}
+
+// ephemeralID names the session of a request that names none. With an idempotency key it is
+// made of the key, so that a repeat finds it.
+func ephemeralID(key string) string {
+	if key == "" {
+		return "chat-" + uuid.Must(uuid.NewV7()).String()
+	}
+	return "chat-" + uuid.NewSHA1(uuid.Nil, []byte(key)).String()
 }
 
 // begin begins a session of the caller, if its tenant has room for one.
@@ -250,54 +264,68 @@ func (s *Server) begin(ctx context.Context, name string, agent *stile.Agent) (*s
 	return ses, err
 }
 
-// chat answers a request; an error is one from before the run began.
+// submitNow submits to a session. One that waits for an approval takes no input that would wait
+// behind the call: the client of a protocol that knows no approvals would wait as well, and ask
+// again.
+func (s *Server) submitNow(ctx context.Context, ses *stile.Session, busy messages.Policy, text string, opts ...stile.SubmitOption) (*stile.Run, error) {
+	h, err := ses.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !h.Suspended() || busy == messages.Interrupt || busy == messages.Rollback {
+		return s.submit(ctx, ses, text, opts...)
+	}
+	run, err := s.submit(ctx, ses, text, append(opts, stile.Policy(stile.Reject))...) // a repeated key joins all the same
+	if messages.CodeOf(err) == messages.ErrBusy {
+		err = waitsForApproval("an earlier call of the session waits for approval; the message was not submitted")
+	}
+	return run, err
+}
+
+// waitsForApproval is the end of an answer whose run, or session, waits for a person.
+func waitsForApproval(detail string) *problem {
+	p := refusalOf(messages.ErrApproval, "", detail)
+	p.halt = true
+	return p
+}
+
+// chat answers a request; an error is one from before the answer began.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	q, err := readChat(r)
 	if err != nil {
 		return err
+	}
+	if key := r.Header.Get(keyHeader); len(key) > 256 {
+		return unserved(keyHeader, "a key has at most 256 bytes")
 	}
 	place, err := s.place(r.Context())
 	if err != nil {
 		return err
 	}
 	defer place()
-	ses, id, opts, err := s.chatSession(r, q)
-	if err != nil {
-		return err
-	}
-	if key := r.Header.Get(keyHeader); key != "" {
-		if len(key) > 256 {
-			return unserved(keyHeader, "a key has at most 256 bytes")
+	asked, err := s.asked(r, r.Header.Get(sessionHeader), q.body, func(ctx context.Context, c *call) error {
+		ses, opts, err := s.chatSession(ctx, r, q, c)
+		if err != nil {
+			return err
 		}
-		opts = append(opts, stile.IdempotencyKey(key))
-	}
-	run, err := s.submit(r.Context(), ses, q.Messages[len(q.Messages)-1].Content.text, opts...)
+		c.run, err = s.submitNow(ctx, ses, s.agents[q.Model].Manifest.Loop.Busy, q.Messages[len(q.Messages)-1].Content.text, opts...)
+		c.name = "chatcmpl-" + ses.Incarnation().String()
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	// From here on a client must not try again by itself: it would submit a second time.
+	run, ended := asked.run, false
+	defer func() { s.unasked(r, asked, q.Stream, ended) }()
 	h := w.Header()
-	h.Set("X-Should-Retry", "false")
-	h.Set(sessionHeader, id)
+	h.Set(sessionHeader, asked.session)
 	h.Set(runHeader, strconv.FormatInt(run.Ordinal(), 10))
 	c := newReply(run)
-	c.id, c.model, c.session = "chatcmpl-"+ses.Incarnation().String()+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, id
-	c.created = time.Now().Unix()
-	if ephemeral := strings.HasPrefix(id, "chat-") && r.Header.Get(sessionHeader) == "" && q.User == ""; ephemeral {
-		// No other client reads along, and this one cannot come back: a client that hangs up
-		// wants no answer.
-		defer func() {
-			if r.Context().Err() != nil && c.Ended == nil {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
-				defer cancel()
-				if err := run.Cancel(ctx, s.principal(r.Context()).user); err != nil {
-					s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(err))
-				}
-			}
-		}()
-	}
+	c.id, c.model, c.session = asked.name+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, asked.session
+	c.created = asked.created.Unix()
 	if q.Stream {
 		s.streamChat(w, r, run, c, q.StreamOptions.IncludeUsage)
+		ended = c.Ended != nil
 		return nil
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -311,17 +339,28 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 				text.WriteString(piece)
 			}
 		}
+		ended = c.Ended != nil
 		switch {
 		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
-			return leavingChat()
-		case err != nil:
+			return begun(leavingChat())
+		case err != nil && hungUp(r, err):
 			return err
-		case c.Ended != nil:
+		case err != nil:
+			return begun(orLost(ctx, err))
+		case ended:
 			writeJSON(w, http.StatusOK, c.completion(text.String()))
 			return nil
 		}
 	}
 	return nil // the client has gone
+}
+
+// begun is the problem of a request whose run has begun. Clients repeat what is answered with
+// 408, 409, 422, 424, 429 or 5xx, one or the other of them, and would begin a second run.
+func begun(err error) *problem {
+	p := *problemOf(err)
+	p.once = true
+	return &p
 }
 
 func leavingChat() *problem {
@@ -354,7 +393,9 @@ func chatErrorOf(p *problem) chatError {
 	switch {
 	case p.halt:
 		e.Type = typeHalt
-		e.Message = p.Code + ": " + e.Message
+		if !strings.HasPrefix(e.Message, p.Code) {
+			e.Message = p.Code + ": " + e.Message
+		}
 	case p.Status == http.StatusUnauthorized:
 		e.Type = "authentication_error"
 	case p.Status == http.StatusForbidden:
@@ -375,13 +416,33 @@ func isChat(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/chat/") || r.URL.Path == "/v1/models" || strings.HasPrefix(r.URL.Path, "/v1/models/")
 }
 
+// hungUp reports whether err is no more than that the client has gone.
+func hungUp(r *http.Request, err error) bool {
+	return r.Context().Err() != nil && lost(r.Context()) == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+}
+
 func (s *Server) refuseChat(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(orLost(r.Context(), err))
+	if hungUp(r, err) {
+		trailOf(r.Context()).refusing(refusal(statusHungUp, messages.ErrCancelled, "", "the client ended the request"))
+		w.WriteHeader(statusHungUp)
+		return
+	}
+	trailOf(r.Context()).refusing(p)
 	if p.Status >= http.StatusInternalServerError && !p.halt {
 		s.log.Error("a request failed", zap.String("path", r.URL.Path), zap.Error(err))
 	}
+	h, status := w.Header(), p.Status
 	for k, v := range p.GetHeaders() {
-		w.Header()[k] = v
+		h[k] = v
 	}
-	writeJSON(w, p.Status, chatErrorOf(p))
+	switch {
+	case p.halt, p.once && status >= http.StatusRequestTimeout:
+		status = http.StatusBadRequest
+		h.Del("Retry-After")
+		fallthrough
+	case p.once, !p.Retryable && status < http.StatusInternalServerError:
+		h.Set("X-Should-Retry", "false")
+	}
+	writeJSON(w, status, chatErrorOf(p))
 }

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +21,9 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -180,7 +184,7 @@ func TestChatErrors(t *testing.T) {
 		"picture":         {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: "data:,"})})}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages[0].content"},
 		"another's agent": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "own"), option.WithMaxRetries(0)}, status: 409, kind: "invalid_request_error", code: messages.ErrConflict, param: "model"},
 		"hostile session": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "a:b:c")}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "X-Stile-Session"},
-		"halt":            {in: openai.ChatCompletionNewParams{Model: "broken", Messages: user("x"), User: param.NewOpt("u")}, status: 502, kind: "stile_halt", code: messages.ErrModel},
+		"halt":            {in: openai.ChatCompletionNewParams{Model: "broken", Messages: user("x"), User: param.NewOpt("u")}, status: 400, kind: "stile_halt", code: messages.ErrModel},
 	} {
 		_, err := client.Chat.Completions.New(ctx, c.in, c.opts...)
 		e := chatFailure(t, err)
@@ -282,13 +286,75 @@ func TestChatHangUp(t *testing.T) {
 	}
 }
 
+// patient are two agents: one whose reply waits until the other is asked.
+func patient() []*stile.Agent {
+	goOn := make(chan struct{}, 16)
+	bell := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			goOn <- struct{}{}
+			if yield(llm.Chunk{Text: []byte("ding")}, nil) {
+				yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+			}
+		}
+	})
+	return []*stile.Agent{agentOf("patient", speaks([]string{"at last"}, goOn)), agentOf("bell", bell)}
+}
+
+// The official client asks again when its connection fails: one call is one run.
+func TestChatRepeat(t *testing.T) {
+	d := serve(t, host.Config{}, patient()...)
+	for _, session := range []string{"", "s"} {
+		var runs []string
+		tries := 0
+		cut := func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+			if tries++; tries > 1 {
+				go func() { d.ask("POST", "/v1/chat/completions", chatBody("bell", "ring")).Body.Close() }()
+				res, err := next(req)
+				if err == nil {
+					runs = append(runs, res.Header.Get("X-Stile-Session")+" "+res.Header.Get("X-Stile-Run"))
+				}
+				return res, err
+			}
+			ctx, cancel := context.WithCancel(req.Context())
+			defer cancel()
+			go func() {
+				for d.rt.Counters().InFlight.Load() == 0 {
+					runtime.Gosched()
+				}
+				cancel()
+			}()
+			return next(req.WithContext(ctx))
+		}
+		client := openai.NewClient(option.WithBaseURL(d.url+"/v1"), option.WithAPIKey("none"), option.WithMaxRetries(1), option.WithMiddleware(cut))
+		var headers []option.RequestOption
+		if session != "" {
+			headers = append(headers, option.WithHeader("X-Stile-Session", session))
+		}
+		got, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "patient", Messages: user("go")}, headers...)
+		if err != nil || got.Choices[0].Message.Content != "at last" || tries != 2 || len(runs) != 1 || !strings.HasSuffix(runs[0], " 1") {
+			t.Errorf("session %q: %d tries, runs %q: %+v, %v", session, tries, runs, got, err)
+		}
+	}
+	var list struct{ Sessions []struct{ Agent string } }
+	d.call(200, &list, "GET", "/v1/sessions", "")
+	n := 0
+	for _, s := range list.Sessions {
+		if s.Agent == "patient" {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d sessions of two calls", n)
+	}
+}
+
 // The official client for Node, unchanged.
 func TestChatFromNode(t *testing.T) {
 	node, packages, ok := installed(t, "openai")
 	if !ok {
 		return
 	}
-	d, _ := chatDoor(t)
+	d := talkers(t, patient()...)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "testdata/openai.test.mjs")
 	cmd.Env = append(os.Environ(), "STILE_URL="+d.url, nodePackages+"="+packages)
 	out, err := cmd.CombinedOutput()

@@ -42,9 +42,7 @@ func (c *chatReply) take(u stile.Update) (string, error) {
 		return "", p
 	case u.Record == nil:
 	case u.Record.Body.Kind() == messages.KindTurnSuspended:
-		p := refusal(http.StatusConflict, messages.ErrApproval, "", "a call waits for approval; the run goes on when a person has answered")
-		p.halt = true
-		return piece, p
+		return piece, waitsForApproval("a call waits for approval; the run goes on when a person has answered")
 	case c.Ended != nil:
 		if end := c.end(); end.Decision == messages.Halt {
 			p := problemOf(&messages.Error{Code: end.Reason, Detail: end.Detail})

@@ -122,6 +122,7 @@ type Server struct {
 	erased    erasures
 	wrong     *wrongTokens
 	beginning sync.Map // SIDs of sessions that a request is making
+	calls     calls    // of clients that may repeat them
 	sockets   sync.WaitGroup
 	streams   chan struct{} // a place for each open stream
 	draining  atomic.Bool   // no work is taken any more

@@ -36,7 +36,7 @@ func kitsuAgent(t *testing.T) *stile.Agent {
 
 // talkers is a door with agents of all manners: one that repeats, one that replaces its
 // text, one that breaks.
-func talkers(t *testing.T) *door {
+func talkers(t *testing.T, more ...*stile.Agent) *door {
 	t.Helper()
 	broken := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 		return func(yield func(llm.Chunk, error) bool) {
@@ -45,5 +45,5 @@ func talkers(t *testing.T) *door {
 			}
 		}
 	})
-	return serve(t, host.Config{}, agentOf("echo", echo), kitsuAgent(t), agentOf("broken", broken))
+	return serve(t, host.Config{}, append(more, agentOf("echo", echo), kitsuAgent(t), agentOf("broken", broken))...)
 }

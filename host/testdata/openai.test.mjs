@@ -40,7 +40,7 @@ test("a session by its user", async () => {
 test("a halt is an error, also in a stream, and is not tried again", async () => {
   await assert.rejects(client.chat.completions.create({ model: "broken", messages, user: "halts" }), (err) => {
     assert.ok(err instanceof OpenAI.APIError);
-    assert.deepEqual([err.status, err.code, err.type], [502, "ERR_MODEL", "stile_halt"]);
+    assert.deepEqual([err.status, err.code, err.type], [400, "ERR_MODEL", "stile_halt"]);
     return true;
   });
   const session = await (await fetch(process.env.STILE_URL + "/v1/sessions/halts")).json();
@@ -53,10 +53,41 @@ test("a halt is an error, also in a stream, and is not tried again", async () =>
   );
 });
 
+test("a call whose connection fails is asked again, and is one run", async () => {
+  const url = process.env.STILE_URL + "/v1";
+  for (const session of [undefined, "repeated"]) {
+    const runs = [];
+    let tries = 0;
+    const cut = async (input, init) => {
+      if (++tries > 1) {
+        const answer = fetch(input, init);
+        await client.chat.completions.create({ model: "bell", messages: [{ role: "user", content: "ring" }] });
+        runs.push((await answer).headers.get("x-stile-run"));
+        return answer;
+      }
+      const abort = new AbortController();
+      const answer = fetch(input, { ...init, signal: abort.signal });
+      answer.catch(() => {});
+      for (let running = false; !running; ) {
+        running = (await (await fetch(url + "/sessions?agent=patient&state=running")).json()).sessions.length > 0;
+      }
+      abort.abort();
+      throw new TypeError("fetch failed");
+    };
+    const impatient = new OpenAI({ baseURL: url, apiKey: "none", maxRetries: 1, fetch: cut });
+    const headers = session ? { "X-Stile-Session": session } : {};
+    const got = await impatient.chat.completions.create({ model: "patient", messages: [{ role: "user", content: "go" }] }, { headers });
+    assert.equal(got.choices[0].message.content, "at last");
+    assert.deepEqual([tries, runs], [2, ["1"]]);
+  }
+  const { sessions } = await (await fetch(url + "/sessions?agent=patient")).json();
+  assert.equal(sessions.length, 2);
+});
+
 test("tools of the client are refused, models are listed", async () => {
   const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
   await assert.rejects(client.chat.completions.create({ model: "echo", messages, tools }), { status: 400, code: "ERR_INVALID", param: "tools" });
   const names = [];
   for await (const model of client.models.list()) names.push(model.id);
-  assert.deepEqual(names, ["broken", "echo", "kitsu"]);
+  assert.deepEqual(names, ["bell", "broken", "echo", "kitsu", "patient"]);
 });
