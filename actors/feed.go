@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -283,6 +284,7 @@ func (h *Host) promptFeeds(ctx context.Context, who feeds.Session, set feeds.Set
 			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", who.Key), zap.Error(els[i].Cause))
 		}
 		out[i] = els[i].Feed()
+		charge(who, &out[i])
 	}
 	return out
 }
@@ -300,7 +302,9 @@ func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set fe
 	}
 	if h.cfg.Feeds != nil {
 		if el, _, _, ok := h.cfg.Feeds.Get(ctx, who, set, id, false); ok {
-			return el.Feed()
+			fd := el.Feed()
+			charge(who, &fd)
+			return fd
 		}
 	}
 	return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: "there is no such feed, or it is disabled"}
@@ -316,6 +320,35 @@ type fetcher struct {
 	inc   messages.Incarnation
 	epoch int64
 	self  *actor.PID // the session
+
+	mu    sync.Mutex
+	spent map[string]messages.Budget // by feed: used by agents for prompts, and not counted to a run
+}
+
+// spend remembers what an agent used for a feed.
+func (f *fetcher) spend(feed string, used messages.Budget) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.spent == nil {
+		f.spent = map[string]messages.Budget{}
+	}
+	f.spent[feed] = f.spent[feed].Plus(used)
+}
+
+// charge counts to a turn what agents used for a feed since the last turn that had it.
+func (f *fetcher) charge(fd *messages.Feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	used := f.spent[fd.ID]
+	fd.Tokens, fd.CostUSD = used.Tokens, used.CostUSD
+	delete(f.spent, fd.ID)
+}
+
+// charge is that of the session's fetcher, if the feed is an agent's.
+func charge(who feeds.Session, fd *messages.Feed) {
+	if f, ok := who.Fetcher.(*fetcher); ok {
+		f.charge(fd)
+	}
 }
 
 // Fetch implements feeds.Fetcher.
@@ -338,8 +371,17 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 	// No two fetches are the same call to a service that heeds keys.
 	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
 	call := &tools.Call{
-		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
+		SID: f.sid, Inc: f.inc, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
 		Host: catalog.Host{Session: reader{f.host}, Keep: f.keep},
+	}
+	patience := overrunGrace
+	if src.Kind == feeds.Agent {
+		patience = max(patience, targets.Grace(typ, src.Name))
+		call.Host.Feed = &catalog.FeedCall{ID: src.Feed, Fresh: src.Fresh}
+		call.Budget = messages.Budget{Tokens: src.Tokens, CostUSD: src.CostUSD}
+		if src.Counts {
+			call.Spend = func(used messages.Budget) { f.spend(src.Feed, used) }
+		}
 	}
 	type answer struct {
 		value string
@@ -368,7 +410,7 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 		return take(a)
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(overrunGrace)
+	grace := time.NewTimer(patience)
 	defer grace.Stop()
 	select {
 	case a := <-done:

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -76,8 +77,10 @@ type loaded struct {
 	state turn.State
 	// settle deals with what was open; nil when nothing was.
 	settle *turn.Settle
-	orphan string // who cancels its run, which no action waits for; "" for others
-	err    error
+	// orphan is who cancels the runs orphans, which nothing waits for; "" where there are none.
+	orphan  string
+	orphans []int64
+	err     error
 }
 
 // acked is the journal's answer to a batch.
@@ -159,7 +162,7 @@ func (s *session) started(c actor.Context) {
 			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
 			if left := driver.Recover(&msg.state, ref.agent.Dialect.Traits().InStreamActions); msg.err == nil && left.Settle {
 				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state, left)
-				msg.orphan = h.orphaned(h.ctx, &msg.head, &msg.state)
+				msg.orphan, msg.orphans = h.orphaned(h.ctx, &msg.head, &msg.state)
 			}
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
@@ -204,8 +207,8 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	if s.machine.Unsettled() {
 		s.step(c, msg.settle)
 	}
-	if msg.orphan != "" {
-		s.step(c, &turn.Cancel{By: msg.orphan, Run: driver.ChildRun})
+	for _, run := range slices.Backward(msg.orphans) { // what waits, before it can begin
+		s.step(c, &turn.Cancel{By: msg.orphan, Run: run})
 	}
 	waiting := s.waiting
 	s.waiting = nil

@@ -53,7 +53,7 @@ type Permission struct {
 	Allowed  []string // nil is the five feed actions; empty is none
 	Blocked  []string // also when allowed
 	// Import lists what sources of a kind may name (import of the manifest). Internal
-	// sources need no import, ingest ones have none and are the operator's alone.
+	// sources need no import; ingest ones and agents are the operator's alone.
 	Import map[Kind][]string
 	// References lets added feeds refer to others, and protects those that others refer to
 	// (docs/spec/extensions.md §9).
@@ -79,7 +79,7 @@ func (p *Permission) Judge(name string) error {
 }
 
 func (p *Permission) imports(src *Source) bool {
-	return src.Kind == Internal || src.Kind.importable() && slices.Contains(p.Import[src.Kind], src.Name)
+	return src.Kind == Internal || src.Kind.importable() && src.Kind != Agent && slices.Contains(p.Import[src.Kind], src.Name)
 }
 
 // A Call is an internal action that a model asked for.

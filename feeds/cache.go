@@ -163,8 +163,10 @@ func (e *Entry) served(v Value, now time.Time) bool {
 }
 
 // standsIn tells a feed whose last value, however old, stands in while it is fetched: an
-// on-demand one of which nothing was said.
-func (e *Entry) standsIn() bool { return e.Trigger == OnDemand && !e.HasTTL }
+// on-demand one of which nothing was said, and one of an agent, which takes its time.
+func (e *Entry) standsIn() bool {
+	return e.Trigger == OnDemand && (!e.HasTTL || e.Source.Kind == Agent)
+}
 
 // fresh reports whether a prompt takes a value as it is. An on-demand feed without
 // cache_ttl is fetched for every prompt. A periodic one is not fetched by prompts as

@@ -108,6 +108,15 @@ func (c *crew) work(first bool) {
 
 // do makes one start, which may not come back, and says so to the wheel.
 func (c *crew) do(s start, now time.Time) time.Time {
+	if s.runway.slow() { // it would keep a worker from the feeds of others for minutes
+		c.k.running.Add(1)
+		go func() {
+			defer c.k.running.Done()
+			defer c.k.finish(s)
+			c.k.start(s.runway, now)
+		}()
+		return now
+	}
 	defer c.k.finish(s)
 	return c.k.start(s.runway, now)
 }

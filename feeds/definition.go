@@ -15,6 +15,8 @@ const (
 	MaxParamsBytes   = 64 << 10                      // of a source's parameters as JSON
 	MaxNameBytes     = 256                           // of a source's name
 	MaxSpecBytes     = MaxParamsBytes + 4096         // of the parameters of an internal action
+	MinAgentTTL      = 30 * time.Second              // of an on-demand feed of an agent, docs/spec/extensions.md §10
+	MinAgentInterval = 60 * time.Second              // of a periodic one
 	staleIntervals   = 3                             // cache_ttl of a periodic feed without one, docs/spec/streaming.md §7.2
 	seedBound        = int64(1)<<53 - 1              // integers are exact in every JSON reader
 	maxTimezoneBytes = 64                            // of an IANA name
@@ -55,11 +57,14 @@ const (
 	Relic    Kind = "relic"
 	Workflow Kind = "workflow"
 	LLM      Kind = "llm"
+	Agent    Kind = "agent"  // of the same host, in a child session (docs/spec/extensions.md §10)
 	Remote   Kind = "remote" // a feed of another host (docs/spec/extensions.md §10)
 )
 
 // importable reports whether sources of a kind are named and looked up in a registry.
-func (k Kind) importable() bool { return k == Tool || k == Relic || k == Workflow || k == LLM }
+func (k Kind) importable() bool {
+	return k == Tool || k == Relic || k == Workflow || k == LLM || k == Agent
+}
 
 func (k Kind) known() bool { return k.importable() || k == Internal || k == Ingest || k == Remote }
 
@@ -69,6 +74,14 @@ type Source struct {
 	Name   string // in the registry of Kind; "" for internal and ingest
 	Action string // of internal: which one
 	Params string // a JSON object; may hold references to other feeds
+
+	// Of an agent: the feed, whether each fetch has a session of its own and counts to the run
+	// that it is for, the most that one fetch uses (0: no bound), and whether the agent reads
+	// feeds of other hosts.
+	Feed            string
+	Fresh, Counts   bool
+	Tokens, CostUSD int64
+	Forwards        bool
 }
 
 // A Definition is a feed in normal form. It is comparable: equal ones are the same.
@@ -119,6 +132,12 @@ type SourceSpec struct {
 	Name   string `json:"name,omitzero"`
 	Action string `json:"action,omitzero"`
 	Params string `json:"params,omitzero"` // a JSON object; "" is {}
+
+	// Of an agent, as of Source.
+	Fresh    bool  `json:"fresh,omitzero"`
+	Tokens   int64 `json:"tokens,omitzero"`
+	CostUSD  int64 `json:"cost_usd,omitzero"` // in millionths of a dollar
+	Forwards bool  `json:"forwards,omitzero"`
 }
 
 // Spec is the normal form as a Spec, of which it is the normal form.
@@ -129,7 +148,10 @@ func (d *Definition) Spec() Spec {
 	}
 	s := Spec{
 		ID: d.ID, Type: string(d.Trigger), Enabled: &enabled, Pinned: d.Pinned, Transform: d.Transform,
-		Source: SourceSpec{Type: string(d.Source.Kind), Name: d.Source.Name, Action: d.Source.Action, Params: d.Source.Params},
+		Source: SourceSpec{
+			Type: string(d.Source.Kind), Name: d.Source.Name, Action: d.Source.Action, Params: d.Source.Params,
+			Fresh: d.Source.Fresh, Tokens: d.Source.Tokens, CostUSD: d.Source.CostUSD, Forwards: d.Source.Forwards,
+		},
 	}
 	number := func(n int64, given bool) *int64 {
 		if !given {

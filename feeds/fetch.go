@@ -140,7 +140,11 @@ type dependency struct {
 // fly fetches a feed whose value so far is at a place, or nowhere, and gives the time when
 // it has landed. A source that ends the goroutine ends its flight all the same.
 func (k *Keeper) fly(r *runway, at *place, s *Session, e *Entry, deps []dependency, env []string) time.Time {
-	ctx := newPatience(k.ctx, k.cfg.FetchTimeout)
+	timeout := k.cfg.FetchTimeout
+	if e.Source.Kind == Agent {
+		timeout = max(timeout, AgentTimeout)
+	}
+	ctx := newPatience(k.ctx, timeout)
 	defer ctx.end()
 	l := landing{k: k, runway: r, at: at, session: s.Key, entry: e}
 	l.old, l.there = at.held()

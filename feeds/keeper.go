@@ -15,6 +15,7 @@ import (
 const (
 	DefaultDeadline     = 2 * time.Second  // of a prompt's fetches together, docs/spec/streaming.md §7.2
 	DefaultFetchTimeout = 30 * time.Second // of one fetch; a prompt that gave up on it leaves it running
+	AgentTimeout        = 5 * time.Minute  // of one fetch from an agent, where FetchTimeout is not longer
 	DefaultWorkers      = 64               // fetches of periodic feeds at once
 	MaxValueBytes       = 8 << 20          // of a fetched value; `value` of docs/spec/design.md §8
 )

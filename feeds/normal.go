@@ -75,7 +75,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 		n.add("source.type", ReasonMissing, "missing")
 		kindOK = false
 	case !kind.known():
-		n.add("source.type", ReasonBadValue, "%q is none of internal, ingest, tool, relic, workflow, llm", shortened(string(kind)))
+		n.add("source.type", ReasonBadValue, "%q is none of internal, ingest, tool, relic, workflow, llm, agent, remote", shortened(string(kind)))
 		kindOK = false
 	}
 
@@ -121,6 +121,9 @@ func (n *normalizer) definition(s *Spec) Definition {
 
 	d.Transform = n.transform(s.Transform)
 	d.Source = Source{Kind: kind, Name: s.Source.Name, Action: s.Source.Action, Params: "{}"}
+	if kind == Agent {
+		d.Source.Fresh, d.Source.Tokens, d.Source.CostUSD, d.Source.Forwards = s.Source.Fresh, s.Source.Tokens, s.Source.CostUSD, s.Source.Forwards
+	}
 	if p, ok := n.params(s.Source.Params); ok {
 		d.Source.Params = p
 		if kindOK {
@@ -185,6 +188,9 @@ func (n *normalizer) source(d *Definition) {
 		if src.Action != "" {
 			n.add("source.action", ReasonBadValue, "only an internal source has one")
 		}
+		if src.Kind == Agent {
+			n.agent(d)
+		}
 		return
 	}
 	if src.Kind == Remote {
@@ -214,6 +220,20 @@ func (n *normalizer) source(d *Definition) {
 	default:
 		n.inner(in.check(src.Params))
 	}
+}
+
+// agent checks how often an agent is asked. An answer costs tokens, so no prompt has one of its
+// own.
+func (n *normalizer) agent(d *Definition) {
+	switch {
+	case d.Trigger == Periodic && d.Interval < MinAgentInterval:
+		n.add("interval", ReasonBadValue, "%d is below %d seconds, the least of a feed of an agent", d.Interval/time.Second, MinAgentInterval/time.Second)
+	case d.Trigger == OnDemand && !d.HasTTL:
+		n.add("cache_ttl", ReasonMissing, "a feed of an agent has an interval of %d seconds or more, or a cache_ttl of %d or more", MinAgentInterval/time.Second, MinAgentTTL/time.Second)
+	case d.Trigger == OnDemand && d.TTL < MinAgentTTL:
+		n.add("cache_ttl", ReasonBadValue, "%d is below %d seconds, the least of a feed of an agent", d.TTL/time.Second, MinAgentTTL/time.Second)
+	}
+	d.Source.Feed, d.Source.Counts = d.ID, d.Trigger == OnDemand
 }
 
 // inner takes mistakes in the parameters.

@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 		"streaming":         {Spec{ID: "a", Type: "streaming", Source: tool("x", "")}, []string{"f.type UNSUPPORTED_FEED_TYPE"}},
 		"event_driven":      {Spec{ID: "a", Type: "event_driven", Source: tool("x", "")}, []string{"f.type UNSUPPORTED_FEED_TYPE"}},
 		"type":              {Spec{ID: "a", Type: "Periodic", Source: tool("x", "")}, []string{"f.type BAD_VALUE"}},
-		"source type":       {Spec{ID: "a", Type: "on_demand", Source: SourceSpec{Type: "agent", Name: "x"}}, []string{"f.source.type BAD_VALUE"}},
+		"source type":       {Spec{ID: "a", Type: "on_demand", Source: SourceSpec{Type: "robot", Name: "x"}}, []string{"f.source.type BAD_VALUE"}},
 		"contradiction":     {Spec{ID: "a", Type: "relic", Source: tool("x", "")}, []string{"f.source.type BAD_VALUE"}},
 		"no interval":       {Spec{ID: "a", Type: "periodic", Source: tool("x", "")}, []string{"f.interval MISSING"}},
 		"interval":          {Spec{ID: "a", Type: "on_demand", Interval: n(3), Source: tool("x", "")}, []string{"f.interval BAD_VALUE"}},

@@ -137,7 +137,7 @@ func (s *Set) forwards(i int, seen map[int]bool) bool {
 	}
 	seen[i] = true
 	e := &s.entries[i]
-	if e.Source.Kind == Remote {
+	if e.Source.Kind == Remote || e.Source.Forwards {
 		return true
 	}
 	for _, name := range e.needs {

@@ -164,6 +164,13 @@ func (k *Keeper) join(s Session, e Entry, key string, deps []dependency, env []s
 	return r.join()
 }
 
+// slow reports whether a fetch may take minutes.
+func (r *runway) slow() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.in != nil && r.entry.Source.Kind == Agent
+}
+
 // start fetches a feed that is due, on the goroutine it is called on, which comes to it
 // now, and gives the time when that is done.
 func (k *Keeper) start(r *runway, now time.Time) time.Time {

@@ -225,6 +225,48 @@ func TestRemoteFeedsInACircle(t *testing.T) {
 	}
 }
 
+// Two hosts whose feeds are answers of agents that read each other's: an agent that reads feeds of
+// another host makes no value for a third party, and each is asked once.
+func TestAgentsInACircleOfHosts(t *testing.T) {
+	k := newTokens(t)
+	secret, _ := k.make("acme", "ann", "feeds")
+	t.Setenv(peerToken, secret)
+	la, a := listening(t)
+	lb, b := listening(t)
+	for _, side := range []struct {
+		l     net.Listener
+		other string
+	}{{la, b}, {lb, a}} {
+		reader := feeding(t, "reader", "extensions: [remote_feeds]\ncontext_feeds:\n"+remoteFeed("theirs", "http://"+side.other, "acme:ann:main", "news", "cache_ttl: 60, "))
+		agent := feeding(t, "one", "extensions: [remote_feeds]\nimport: {agents: [reader]}\ncontext_feeds:\n  - {id: news, cache_ttl: 60, deadline: 20s, source: {type: agent, name: reader, params: {message: sum up}}}\n")
+		agent.Agents = []*stile.Agent{reader}
+		rt := peered(t, nil, []string{"http://" + side.other}, agent)
+		serveRuntime(t, side.l, rt, host.Config{Access: k}, agent)
+		s, err := rt.Open(t.Context(), "acme:ann:main", agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if side.l == la {
+			continue // its peer does not answer yet
+		}
+		if b := fedBy(t, s)[0]; b.Error != "" {
+			t.Errorf("%+v", b)
+		}
+		child, err := rt.Find(t.Context(), s.SID()+".feed.news")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range child.Records(t.Context()) {
+			if err != nil || r.Run > 1 {
+				t.Fatalf("run %d, %v", r.Run, err)
+			}
+			if b, ok := r.Body.(*messages.FeedInjected); ok && !strings.HasPrefix(b.Reason, "forwarded: ") {
+				t.Errorf("%+v", b)
+			}
+		}
+	}
+}
+
 // A token of the scope feeds has values of named feeds of its user's sessions, and nothing
 // else; no other scope has them, and a query that says two things has nothing.
 func TestScopeFeeds(t *testing.T) {

@@ -264,12 +264,14 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindFeedInjected:
 		return &messages.FeedInjected{
+			CostUSD:   d.numz("cost_usd"),
 			Digest:    d.digest("digest"),
 			Error:     d.strz("error"),
 			ID:        d.str("id"),
 			Origin:    d.strz("origin"),
 			Reason:    d.strz("reason"),
 			Stale:     d.booleanz("stale"),
+			Tokens:    d.numz("tokens"),
 			Truncated: d.booleanz("truncated"),
 		}
 	case messages.KindBlockBegin:

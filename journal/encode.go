@@ -227,12 +227,14 @@ func (e *encoder) body(b messages.Body) {
 		e.numz("streamed", b.Streamed)
 		e.numz("tokens", b.Tokens)
 	case *messages.FeedInjected:
+		e.numz("cost_usd", b.CostUSD)
 		e.digest("digest", b.Digest)
 		e.strz("error", b.Error)
 		e.str("id", b.ID)
 		e.strz("origin", b.Origin)
 		e.strz("reason", b.Reason)
 		e.booleanz("stale", b.Stale)
+		e.numz("tokens", b.Tokens)
 		e.booleanz("truncated", b.Truncated)
 	case *messages.BlockBegin:
 		e.strz("as", b.As)

@@ -250,7 +250,7 @@ func (c *checker) across(m *Manifest) {
 		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip.Quoted(m.Dialect))
 	}
 	for i := range m.ContextFeeds {
-		if f := &m.ContextFeeds[i]; (f.Source.Type == remoteSource || f.Type == remoteSource) && !slices.Contains(m.Extensions, RemoteFeeds) {
+		if f := &m.ContextFeeds[i]; slices.ContainsFunc(farSources, func(kind string) bool { return f.Source.Type == kind || f.Type == kind }) && !slices.Contains(m.Extensions, RemoteFeeds) {
 			c.add(index("context_feeds", i)+".source.type", ReasonBadValue, "needs the extension: write extensions: [%s]", RemoteFeeds)
 		}
 		if m.ContextFeeds[i].Transform != nil && !slices.Contains(m.Extensions, FeedTransform) {
@@ -478,7 +478,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// remoteSource is the kind of sources that need the extension RemoteFeeds.
-const remoteSource = "remote"
+// farSources are the kinds of sources that need the extension RemoteFeeds.
+var farSources = []string{"remote", "agent"}
 
 func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

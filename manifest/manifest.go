@@ -238,7 +238,7 @@ type Search struct {
 // Feed is a context feed (docs/spec/streaming.md §7.1).
 type Feed struct {
 	ID           string        `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
-	Type         string        `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm|remote" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
+	Type         string        `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm|agent|remote" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
 	Interval     int64         `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
 	CacheTTL     *int64        `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
 	Deadline     time.Duration `yaml:"deadline" min:"1ms" max:"60s" optional:"true" doc:"Longest time that a prompt waits for the feed, where the host's feeds.deadline, 2s, is not shorter."`
@@ -266,7 +266,7 @@ const stream = "stream"
 const FeedTransform = "feed_transform"
 
 // RemoteFeeds is the extension that lets feeds of the manifest have their values from other
-// hosts.
+// hosts, and from agents.
 const RemoteFeeds = "remote_feeds"
 
 // FeedReferences is the extension that lets feeds that the model adds refer to other feeds, and
@@ -275,7 +275,7 @@ const FeedReferences = "feed_references"
 
 // FeedSource is where a feed's values come from.
 type FeedSource struct {
-	Type    string         `yaml:"type" enum:"internal|ingest|tool|relic|workflow|llm|remote" doc:"Kind of source."`
+	Type    string         `yaml:"type" enum:"internal|ingest|tool|relic|workflow|llm|agent|remote" doc:"Kind of source."`
 	Name    string         `yaml:"name" doc:"Target in the registry of that kind."`
 	Action  string         `yaml:"action" doc:"Internal source."`
 	Params  map[string]any `yaml:"params" doc:"Parameters of the source."`
@@ -284,6 +284,14 @@ type FeedSource struct {
 	Feed    string         `yaml:"feed" doc:"Of a remote source: the feed of that session."`
 	Secret  string         `yaml:"secret" shape:"secret" doc:"Of a remote source: the environment variable with a token of the scope feeds; never the token itself."`
 	Push    bool           `yaml:"push" optional:"true" doc:"Of a remote source: the other host is asked for changes, and the feed is fetched when there is one."`
+	Fresh   bool           `yaml:"fresh" optional:"true" doc:"Of an agent: each fetch has a session of its own; otherwise one session is kept, and remembers."`
+	Budget  FeedBudget     `yaml:"budget" optional:"true" doc:"Of an agent: the most that one fetch uses."`
+}
+
+// FeedBudget bounds one fetch of a feed; 0 is no bound beside those of the agent.
+type FeedBudget struct {
+	Tokens       int64 `yaml:"tokens" min:"1" max:"9007199254740991" optional:"true" doc:"Tokens of models, in and out."`
+	CostMicroUSD int64 `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"Price in US dollars, at most six decimals."`
 }
 
 // InternalActions allows actions on the session itself (docs/spec/streaming.md §7.4). A list that

@@ -11,6 +11,9 @@ type Feed struct {
 	Origin    string // of a value of another host, as of FeedInjected
 	Reason    string // why there is no fresh value, in words and for people alone; may be empty
 	Value     string // JSON, as injected; "" with Error
+	// CostUSD, in millionths of a dollar, and Tokens are what agents used for the feed that no
+	// turn has counted.
+	CostUSD, Tokens int64
 }
 
 // EnvironmentFeed begins the ID of a variable of the environment. No feed's id holds
@@ -44,14 +47,18 @@ type FeedChange struct {
 // with Error. Reason says in words why there is none, or why it is stale; a prompt does
 // not show it.
 type FeedInjected struct {
-	Digest Digest `json:"digest"`
-	Error  string `json:"error,omitzero"`
-	ID     string `json:"id"`
+	// CostUSD is what agents used for the feed, in millionths of a dollar; it counts to the run,
+	// as Tokens do.
+	CostUSD int64  `json:"cost_usd,omitzero"`
+	Digest  Digest `json:"digest"`
+	Error   string `json:"error,omitzero"`
+	ID      string `json:"id"`
 	// Origin is where another host got the value: session@incarnation, position. "" for a value
 	// that this host fetched from its source.
 	Origin    string `json:"origin,omitzero"`
 	Reason    string `json:"reason,omitzero"`
 	Stale     bool   `json:"stale,omitzero"`
+	Tokens    int64  `json:"tokens,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
 }
 
@@ -60,5 +67,5 @@ func (*FeedInjected) Kind() Kind { return KindFeedInjected }
 
 // Feed is the feed with its value, which is read from the blob.
 func (f *FeedInjected) Feed(value string) Feed {
-	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Origin: f.Origin, Reason: f.Reason, Value: value}
+	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Origin: f.Origin, Reason: f.Reason, Value: value, CostUSD: f.CostUSD, Tokens: f.Tokens}
 }

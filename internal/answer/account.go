@@ -35,7 +35,7 @@ type Account struct {
 	Decided *messages.Record // the last turn.decided; nil without a turn
 	Ended   *messages.Record // run.end; nil before it
 	Usage   messages.Usage   // of the run's model replies
-	// Used is Usage and the usage of actions: agents in child sessions, and llms.
+	// Used is Usage and the usage of actions and feeds: agents in child sessions, and llms.
 	Used messages.Budget
 	// Unpriced reports whether the cost of a reply is unknown.
 	Unpriced bool
@@ -54,7 +54,7 @@ const unitBytes = 96
 func Wants(k messages.Kind) bool {
 	switch k {
 	case messages.KindRunBegin, messages.KindResponse, messages.KindEmit, messages.KindRetract, messages.KindModelReply,
-		messages.KindActionDeclared, messages.KindActionEnded, messages.KindTurnDecided, messages.KindRunEnd:
+		messages.KindActionDeclared, messages.KindActionEnded, messages.KindFeedInjected, messages.KindTurnDecided, messages.KindRunEnd:
 		return true
 	}
 	return false
@@ -84,6 +84,8 @@ func (a *Account) Take(r *messages.Record) {
 		if b.State == messages.ActionUnknown {
 			a.Unknown++
 		}
+	case *messages.FeedInjected:
+		a.Used = a.Used.Plus(messages.Budget{CostUSD: b.CostUSD, Tokens: b.Tokens})
 	case *messages.TurnDecided:
 		a.Decided = r
 	case *messages.RunEnd:

@@ -42,6 +42,7 @@ func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 		if err != nil {
 			found = append(found, err)
 		}
+		spec.Source.Forwards = kindOf(f) == string(feeds.Agent) && readsOtherHosts(m, f.Source.Name)
 		specs, places = append(specs, spec), append(places, i)
 		if e := imported(m, f, at); e != nil {
 			found = append(found, e)
@@ -112,6 +113,15 @@ func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 		spec.Source.Params = feeds.PeerParams(f.Source.URL, f.Source.Session, f.Source.Feed, f.Source.Secret, f.Source.Push)
 		return spec, nil
 	}
+	if kindOf(f) == string(feeds.Agent) {
+		spec.Source.Fresh, spec.Source.Tokens, spec.Source.CostUSD = f.Source.Fresh, f.Source.Budget.Tokens, f.Source.Budget.CostMicroUSD
+	} else if f.Source.Fresh || f.Source.Budget != (manifest.FeedBudget{}) {
+		own := "budget"
+		if f.Source.Fresh {
+			own = "fresh"
+		}
+		return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source." + own, Detail: "only a source of type agent has one"}
+	}
 	for _, own := range [][2]string{{"url", f.Source.URL}, {"session", f.Source.Session}, {"feed", f.Source.Feed}, {"secret", f.Source.Secret}} {
 		if own[1] != "" {
 			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source." + own[0], Detail: "only a remote source has one"}
@@ -136,6 +146,22 @@ func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 	}
 	spec.Source.Params = string(b)
 	return spec, nil
+}
+
+// readsOtherHosts reports whether an agent that m defines has feeds of other hosts, by itself or
+// by an agent that it imports. Agents nest manifest.MaxAgentDepth deep at most, by lineage.
+func readsOtherHosts(m *manifest.Manifest, name string) bool {
+	for i := range m.Define.Agents {
+		child := &m.Define.Agents[i]
+		if child.Name != name {
+			continue
+		}
+		if slices.ContainsFunc(child.ContextFeeds, func(f manifest.Feed) bool { return kindOf(&f) == string(feeds.Remote) }) {
+			return true
+		}
+		return slices.ContainsFunc(child.Import.Agents, func(name string) bool { return readsOtherHosts(child, name) })
+	}
+	return false
 }
 
 // kindOf returns the kind of a feed's source, which type may say as well.
@@ -188,6 +214,8 @@ func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 		names, key = m.Import.Workflows, "workflows"
 	case feeds.LLM:
 		names, key = m.Import.LLMs, "llms"
+	case feeds.Agent:
+		names, key = m.Import.Agents, "agents"
 	default:
 		return nil
 	}

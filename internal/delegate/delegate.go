@@ -32,7 +32,11 @@ type Runner struct {
 
 // Delegate implements compiler.Sessions: one attempt at an action of type agent.
 func (r *Runner) Delegate(ctx context.Context, child *compiler.Agent, call *tools.Call, args string) (string, error) {
-	return (&delegation{Runner: r, child: child, call: call}).run(ctx, args)
+	d := &delegation{Runner: r, child: child, call: call}
+	if call.Host.Feed != nil {
+		defer d.forgotten()
+	}
+	return d.run(ctx, args)
 }
 
 // maxAnswerBytes bounds the answer of a child: it becomes the result of an action.
@@ -56,15 +60,21 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 		return "", &tools.Ceased{Reason: "it never began"}
 	}
 	run, err := d.submit(ctx, in)
+	feed := d.call.Host.Feed != nil // nobody tries again, or needs a record of the child
 	if err != nil {
-		if d.Host.Stopping() { // no answer: the next owner of the parent tries again
+		if d.Host.Stopping() && !feed { // no answer: the next owner of the parent tries again
 			<-ctx.Done()
 		}
 		return "", err
 	}
-	d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
+	if !feed {
+		d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
+	}
 	a, err := d.wait(ctx, run)
 	if err != nil && d.Host.Stopping() {
+		if feed {
+			return "", err
+		}
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil && err != nil {
@@ -120,16 +130,30 @@ func (d *delegation) name(ctx context.Context) (key messages.SessionKey, link me
 	if key, err = messages.ParseSID(d.call.SID); err != nil {
 		return key, link, err
 	}
-	head, err := d.Store.Head(ctx, d.call.SID)
+	inc := d.call.Inc
+	if d.call.Host.Feed == nil {
+		head, err := d.Store.Head(ctx, d.call.SID)
+		if err != nil {
+			return key, link, err
+		}
+		inc = head.Inc
+	} else if err := d.begun(ctx); err != nil {
+		return key, link, err
+	}
+	opened, err := journal.Opened(ctx, d.Store, inc)
 	if err != nil {
 		return key, link, err
 	}
-	opened, err := journal.Opened(ctx, d.Store, head.Inc)
-	if err != nil {
-		return key, link, err
+	parent := driver.Parent{Key: key, SID: d.call.SID, Inc: inc.String(), Link: opened.Parent}
+	var refusal driver.Refusal
+	if d.call.Host.Feed != nil {
+		key, link, refusal, err = d.feedSession(ctx, &parent)
+		if err != nil {
+			return key, link, err
+		}
+	} else {
+		key, link, refusal = parent.Child(d.call.Turn, d.call.ID, d.call.Name, d.call.Key, d.call.Retries)
 	}
-	parent := driver.Parent{Key: key, SID: d.call.SID, Inc: head.Inc.String(), Link: opened.Parent}
-	key, link, refusal := parent.Child(d.call.Turn, d.call.ID, d.call.Name, d.call.Key, d.call.Retries)
 	switch refusal {
 	case driver.TooDeep:
 		return key, link, &tools.Refused{Reason: string(messages.ErrDenied), Text: fmt.Sprintf("agents nest at most %d deep, and %s is %d deep already", driver.MaxAgentDepth, d.call.SID, link.Depth-1)}
@@ -150,18 +174,10 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run
 	if err != nil {
 		return nil, err
 	}
-	switch head, err := d.Store.Head(ctx, key.SID()); {
-	case journal.IsNotFound(err) || err == nil && head.Closed:
-	case err != nil:
+	if ours, err := d.ours(ctx, key, &link); err != nil {
 		return nil, err
-	default:
-		opened, err := journal.Opened(ctx, d.Store, head.Inc)
-		if err != nil {
-			return nil, err
-		}
-		if opened.Parent == nil || *opened.Parent != link {
-			return nil, &tools.Refused{Reason: string(messages.ErrDenied), Text: "the session " + key.SID() + " is not this action's"}
-		}
+	} else if !ours {
+		return nil, &tools.Refused{Reason: string(messages.ErrDenied), Text: "the session " + key.SID() + " is not this action's"}
 	}
 	in.Key, in.User = d.call.Key, key.User
 	if b := d.call.Budget; b != (messages.Budget{}) {
@@ -181,6 +197,22 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run
 			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " does not take its input: " + err.Error()}
 		}
 	}
+}
+
+// ours reports whether a session does not exist, or is the child that link says.
+func (d *delegation) ours(ctx context.Context, key messages.SessionKey, link *messages.ParentLink) (bool, error) {
+	head, err := d.Store.Head(ctx, key.SID())
+	if journal.IsNotFound(err) || err == nil && head.Closed {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	opened, err := journal.Opened(ctx, d.Store, head.Inc)
+	if err != nil {
+		return false, err
+	}
+	return opened.Parent != nil && *opened.Parent == *link, nil
 }
 
 // Wake implements follow.Run's Session.
@@ -207,7 +239,7 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	cause := context.Cause(ctx)
 	ctx = context.WithoutCancel(ctx)
 	d.plan.Over()
-	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, "action "+d.call.ID+" of "+d.call.SID)
+	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, d.caller())
 	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // ERR_DENIED: it has ended
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
 	}

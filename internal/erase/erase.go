@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -164,6 +165,39 @@ func (e *Eraser) childrenOf(ctx context.Context, head *journal.Head) (all []jour
 				return nil, err
 			}
 			if parent != nil && parent.Incarnation == head.Inc.String() {
+				all = append(all, child)
+			}
+		}
+	}
+	return e.feedSessions(ctx, head, all)
+}
+
+// feedSessions adds the sessions in which agents were asked for feeds of this one.
+func (e *Eraser) feedSessions(ctx context.Context, head *journal.Head, all []journal.Head) ([]journal.Head, error) {
+	key, err := messages.ParseSID(head.SID)
+	if err != nil {
+		return nil, err
+	}
+	for _, prefix := range driver.FeedPrefixes(key) {
+		for child, err := range journal.List(ctx, e.Store, prefix, "") {
+			if err != nil {
+				return nil, err
+			}
+			gone, err := e.erased(ctx, &child)
+			if err != nil || gone {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+			link, err := journal.Parent(ctx, e.Store, child.Inc)
+			if err != nil {
+				return nil, err
+			}
+			if link == nil || link.Incarnation != head.Inc.String() {
+				continue
+			}
+			if _, ok := driver.FeedOf(link); ok {
 				all = append(all, child)
 			}
 		}

@@ -501,6 +501,8 @@ func (l *Learner) left(ctx context.Context, e *runEnded) (budget *messages.Budge
 			own = true
 		case *messages.ModelReply:
 			used.Tokens, used.CostUSD = used.Tokens+b.Usage.Input+b.Usage.Output, used.CostUSD+b.CostUSD
+		case *messages.FeedInjected:
+			used.Tokens, used.CostUSD = used.Tokens+b.Tokens, used.CostUSD+b.CostUSD
 		case *messages.ActionEnded:
 			used.Tokens, used.CostUSD = used.Tokens+b.Tokens, used.CostUSD+b.CostUSD
 		}

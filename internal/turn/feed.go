@@ -149,6 +149,9 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 				m.inject(fd)
 			}
 		}
+		if slices.ContainsFunc(in.Feeds, used) && m.overBudget() {
+			return
+		}
 		f.feeds.opening, open.Feeds = nil, in.Feeds
 		m.do(open)
 		return
@@ -170,12 +173,18 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 			m.graph.todo = m.graph.plan.FeedReady(m.graph.todo, strings.TrimPrefix(fd.ID, messages.EnvironmentFeed))
 		}
 	}
+	if slices.ContainsFunc(in.Feeds, used) && m.overBudget() {
+		return
+	}
 	m.proceed()
 }
 
+// used reports whether a feed has used some of the run's budget.
+func used(fd messages.Feed) bool { return fd.Tokens > 0 || fd.CostUSD > 0 }
+
 // inject records the value of a feed that the turn has from now on.
 func (m *Machine) inject(fd *messages.Feed) {
-	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Origin: fd.Origin, Reason: fd.Reason}
+	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Origin: fd.Origin, Reason: fd.Reason, CostUSD: fd.CostUSD, Tokens: fd.Tokens}
 	var blobs []messages.Blob
 	if fd.Error == "" {
 		b := blobOf([]byte(fd.Value))

@@ -463,6 +463,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		run.Cost += b.CostUSD
 		t.Did.Reply = b.Blob
 	case *messages.FeedInjected:
+		run.Tokens, run.Cost = run.Tokens+b.Tokens, run.Cost+b.CostUSD
 		if b.ID == messages.InstructionsFeed && b.Error == "" {
 			run.Instructions = b.Digest
 		}

@@ -28,6 +28,8 @@ type (
 	Host = seam.Host
 	// KeepCall is one operation on a KeyValueRelic, as Host.Keep takes it.
 	KeepCall = seam.KeepCall
+	// FeedCall is a fetch of a feed of an agent, as Host.Feed has it.
+	FeedCall = seam.FeedCall
 )
 
 // KeyValue returns the target of a key-value relic. It is idempotent: a call that a crash

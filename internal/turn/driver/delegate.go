@@ -160,8 +160,12 @@ func (p *Parent) Child(turnIndex int64, action, agent, key string, retries int64
 	return child, link, Granted
 }
 
-// Unawaited is who cancels the run of a child whose action has ended.
+// Unawaited is who cancels the run of a child whose action has ended, or whose feed another
+// process fetched.
 func Unawaited(link *messages.ParentLink) string {
+	if feed, ok := FeedOf(link); ok {
+		return "feed " + feed + " of " + link.SID + unawaited
+	}
 	return "action " + link.Action + " of " + link.SID + unawaited
 }
 

@@ -55,6 +55,8 @@ type Host struct {
 	// Child records a run of a child session; nil where none are recorded. It may be called
 	// until the tool returns.
 	Child func(messages.ChildLink)
+	// Feed is the feed for whose value an agent is asked; nil for an action.
+	Feed *FeedCall
 	// Progress shows those who follow the session how far the call is; nil where none do.
 	Progress func(done, total int64, text string)
 	// Basis is the Form.Basis that a person has approved, as JSON; "" if no approval was
@@ -68,6 +70,12 @@ type KeepCall struct {
 	Args   string // JSON object: the operation and its parameters
 	Key    string // idempotency key: a repeated call changes nothing
 	Limits messages.RelicLimits
+}
+
+// FeedCall is a fetch of a feed of an agent.
+type FeedCall struct {
+	ID    string // of the feed
+	Fresh bool   // the fetch has a session of its own
 }
 
 // Reader reads the OUTPUT of sessions. It does not check access: its caller must.
