@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
@@ -125,7 +125,7 @@ func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 	if !h.Open {
 		return nil, nil
 	}
-	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
+	_, state, err := load.State(ctx, a.store, h.Inc)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 // behalf of by; nil when the answer would count now. It wakes no session: a refused answer
 // must not touch a run that waits to be continued.
 func (a *Archive) CheckAnswer(ctx context.Context, h Head, q Approval, by string) error {
-	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
+	_, state, err := load.State(ctx, a.store, h.Inc)
 	if err != nil {
 		return err
 	}

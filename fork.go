@@ -3,9 +3,9 @@ package stile
 import (
 	"context"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/fork"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -63,7 +63,7 @@ func (rt *Runtime) fork(ctx context.Context, name string, at fork.Point, newName
 	if err != nil {
 		return nil, err
 	}
-	inc, err := actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
+	inc, err := load.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -116,15 +116,15 @@ const (
 
 // proofs are the keys and policy by which a session's history is checked before the session
 // continues. They are empty for a ring without a receipt key.
-func (rt *Runtime) proofs() actors.Proofs {
+func (rt *Runtime) proofs() load.Proofs {
 	if rt.keys.Set().ReceiptSigner(rt.cfg.Now()) == nil {
-		return actors.Proofs{}
+		return load.Proofs{}
 	}
 	b := &keyfile.Believed{Ring: rt.keys}
 	if rt.cfg.Store != nil {
 		b.Shared = rt.store
 	}
-	return actors.Proofs{Keys: b, Signer: rt.signer(), Strict: rt.cfg.Unproved == UnprovedStrict, GoOn: rt.cfg.Unproved == UnprovedGoOn}
+	return load.Proofs{Keys: b, Signer: rt.signer(), Strict: rt.cfg.Unproved == UnprovedStrict, GoOn: rt.cfg.Unproved == UnprovedGoOn}
 }
 
 // proves checks the receipts of the first cut records of a session before it is forked, and

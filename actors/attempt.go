@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -143,7 +144,7 @@ func (a *attempt) work() (do func(context.Context) *turn.ActionEnded, timeout ti
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
-		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Progress: a.progress, Basis: a.start.Basis},
+		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: load.Outputs{Store: a.host.cfg.Store}, Child: a.child, Keep: a.keep, Progress: a.progress, Basis: a.start.Basis},
 	}
 	if a.sink != nil {
 		call.Sink = a.sink.emit

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -140,9 +141,9 @@ func (h *Host) untilClosing() (context.Context, context.CancelFunc) {
 
 // take wakes a session, which settles what it finds.
 func (h *Host) take(ctx context.Context, sid string, agent *Agent) {
-	room := h.intake.reply()
-	defer room.giveBack()
-	if !room.take(ctx, recovered) {
+	room := h.intake.Begin()
+	defer room.End()
+	if !room.Take(ctx, intake.Recovered) {
 		return
 	}
 	key, err := messages.ParseSID(sid)

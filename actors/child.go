@@ -4,6 +4,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -64,9 +65,9 @@ func (f *family) tell(child *actor.PID, msg any) { f.host.system.Root.Send(child
 func (f *family) work(child *actor.PID, work func(last func()), crashed func(*supervisor.Crash) any) {
 	h := f.host
 	h.work.Add(1)
-	h.pool.Defer(func(w *mailbox.Worker) {
+	h.pool.Defer(func(w *pool.Worker) {
 		defer h.work.Done()
-		supervisor.Guard(func() { work(w.Leaving) }, func(crash *supervisor.Crash) {
+		supervisor.Guard(func() { work(w.Returning) }, func(crash *supervisor.Crash) {
 			if msg := crashed(crash); msg != nil {
 				f.tell(child, msg)
 			}

@@ -121,7 +121,7 @@ func spawned(t *testing.T, props func(childProps) *actor.Props, run func(context
 func (c *child) tell(msgs ...any) {
 	for _, msg := range msgs {
 		c.fam.tell(c.pid, msg)
-		c.fam.host.pool.Kick()
+		c.fam.host.pool.RunDeferred()
 		synctest.Wait()
 	}
 }

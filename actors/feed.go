@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -372,7 +373,7 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
 	call := &tools.Call{
 		SID: f.sid, Inc: f.inc, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
-		Host: catalog.Host{Session: reader{f.host}, Keep: f.keep},
+		Host: catalog.Host{Session: load.Outputs{Store: f.host.cfg.Store}, Keep: f.keep},
 	}
 	patience := overrunGrace
 	if src.Kind == feeds.Agent {

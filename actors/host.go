@@ -15,13 +15,14 @@ import (
 	"github.com/asynkron/protoactor-go/eventstream"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/hub"
+	"github.com/seed14be6753/stile/internal/intake"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/neuroscript"
-	"github.com/seed14be6753/stile/internal/proof"
+	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -92,23 +93,11 @@ type Config struct {
 	// Boot says how what is open is taken up at the start.
 	Boot Boot
 	// Proofs is what sessions that are woken must prove.
-	Proofs Proofs
+	Proofs load.Proofs
 	// MemoryLimit is how many bytes the process may have; 0 is Go's own limit (GOMEMLIMIT),
 	// negative is none. It bounds the long replies taken in, and the sessions recovered at
 	// the start, side by side.
 	MemoryLimit int64
-}
-
-// Proofs says what the history of a session must prove before a host goes on with it.
-type Proofs struct {
-	// Keys check receipts and snapshots; nil checks nothing.
-	Keys proof.Keys
-	// Signer signs snapshots; nil leaves them unsigned.
-	Signer proof.Signer
-	// Strict asks sessions for receipts also where their opening promises none.
-	Strict bool
-	// GoOn goes on with sessions that prove nothing, and logs that.
-	GoOn bool
 }
 
 // Host runs sessions. One process needs one: an actor system costs megabytes.
@@ -124,7 +113,7 @@ type Host struct {
 	closing    chan struct{}   // closed when Stop begins
 	ctx        context.Context // ends when all sessions have ended; parent of all children's work
 	cancel     context.CancelFunc
-	pool       mailbox.Pool
+	pool       pool.Pool
 	work       sync.WaitGroup // functions of children and loaders at work
 	childProps childProps
 	wheel      chan struct{}
@@ -132,13 +121,12 @@ type Host struct {
 	alarms     alarms
 	histories  histories
 	systems    systems
-	intake     *intake
+	intake     *intake.Intake
+	loader     *load.Loader
 	inline     bool // the writer answers before Append returns
 
-	reopening sync.Mutex // held by reopen
-	reopened  time.Time  // the latest attempt
-	stop      sync.Once
-	stopped   chan struct{}
+	stop    sync.Once
+	stopped chan struct{}
 }
 
 // Stopping reports whether Stop has begun.
@@ -188,7 +176,8 @@ func New(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: newIntake(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
 	h.scan.done = make(chan struct{})
 	h.alarms.init()
 	h.inline = cfg.Store.Immediate()
@@ -307,10 +296,10 @@ func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 	default:
 	}
 	if ref := h.dir.aim(req); ref != nil {
-		req.loan.Message = req
-		h.system.Root.Send(ref.pid, &req.loan)
-		if req.loan.Work() {
-			h.pool.Kick() // what the session put off until this goroutine is done
+		req.handoff.Message = req
+		h.system.Root.Send(ref.pid, &req.handoff)
+		if req.handoff.Inline() {
+			h.pool.RunDeferred() // what the session put off until this goroutine is done
 		}
 	} else {
 		h.system.Root.Send(h.root, req)
@@ -408,37 +397,10 @@ func within(wait func(), grace <-chan time.Time) bool {
 	}
 }
 
-// ReopenPause is the least time between two attempts to open a failed journal anew.
-const ReopenPause = time.Second
-
-// reopen opens the journal anew after an I/O failure: an activation that begins then
-// reads its head from what is on disk, and nothing of what failed is tried again. It
-// gives the failure that stands.
-func (h *Host) reopen(ctx context.Context) error {
-	w := h.cfg.Writer
-	if w.Err() == nil {
-		return nil
-	}
-	h.reopening.Lock()
-	defer h.reopening.Unlock()
-	failed := w.Err()
-	now := h.cfg.Now()
-	if failed == nil || now.Sub(h.reopened) < ReopenPause {
-		return failed
-	}
-	h.reopened = now
-	if err := w.Reopen(ctx); err != nil {
-		h.log.Error("the journal cannot be opened anew", zap.Error(err), zap.NamedError("failure", failed))
-		return failed
-	}
-	h.log.Warn("the journal was opened anew", zap.NamedError("failure", failed))
-	return nil
-}
-
 // run runs f on a goroutine that Stop waits for.
 func (h *Host) run(f func()) {
 	h.work.Add(1)
-	h.pool.Run(func(*mailbox.Worker) {
+	h.pool.Run(func(*pool.Worker) {
 		defer h.work.Done()
 		f()
 	})

@@ -37,11 +37,11 @@ func (b *inbox) post(in ...turn.Input) {
 	}
 }
 
-// lend is post for a caller that works on loan then.
-func (b *inbox) lend(loan *mailbox.Loan, in ...turn.Input) {
-	*loan = mailbox.Loan{Message: b}
+// handOff is post for a caller that offers its goroutine then, by way of h.
+func (b *inbox) handOff(h *mailbox.Handoff, in ...turn.Input) {
+	*h = mailbox.Handoff{Message: b}
 	if b.add(in) {
-		b.system.Root.Send(b.pid, loan)
+		b.system.Root.Send(b.pid, h)
 	}
 }
 

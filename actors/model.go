@@ -68,9 +68,9 @@ func (m *model) Receive(c actor.Context) {
 // over.
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) {
 	view := s.view(e.Turn)
-	r := &reply{family: s.family, open: e, durable: s.durable(), view: view, catch: s.catchUp(view), taken: s.host.intake.reply()}
+	r := &reply{family: s.family, open: e, durable: s.durable(), view: view, catch: s.catchUp(view), taken: s.host.intake.Begin()}
 	r.ctx, r.cancel = context.WithCancelCause(s.air.ctx)
-	context.AfterFunc(s.air.ctx, r.taken.giveBack)
+	context.AfterFunc(s.air.ctx, r.taken.End)
 	s.air.model = c.Spawn(s.host.childProps.model)
 	s.deferred = true
 	s.tell(s.air.model, r)

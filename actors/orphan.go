@@ -32,48 +32,6 @@ func (s *session) endChildren(e *turn.EndChildren) {
 	})
 }
 
-// orphaned says by whom runs of a session are to be cancelled, because they are for an action
-// that has ended, or for a fetch of a feed by a process that is gone; "" for any other. The host that ended the action died
-// before it could say so to the child (endChildren).
-// What the parent has on disk is what counts. It has the action's start in front of the
-// child's first record, and it is asked when a child is woken that has something open,
-// which is rare.
-func (h *Host) orphaned(ctx context.Context, head *journal.Head, state *turn.State) (by string, runs []int64) {
-	open := driver.UnawaitedRuns(state)
-	if len(open) == 0 {
-		return "", nil
-	}
-	link, err := journal.Parent(ctx, h.cfg.Store, head.Inc)
-	if link == nil && err == nil {
-		return "", nil
-	}
-	if err == nil {
-		if _, ok := driver.FeedOf(link); ok {
-			return driver.Unawaited(link), open
-		}
-		if !driver.HasChildRun(state) {
-			return "", nil
-		}
-	}
-	var parent turn.State
-	if err == nil {
-		var inc messages.Incarnation
-		if err = inc.UnmarshalText([]byte(link.Incarnation)); err == nil {
-			_, parent, err = StateOf(ctx, h.cfg.Store, inc)
-		}
-	}
-	if err != nil {
-		if ctx.Err() == nil {
-			h.log.Error("whether a child session is waited for cannot be read", zap.String("SID", head.SID), zap.Error(err))
-		}
-		return "", nil
-	}
-	if !driver.Orphaned(link, &parent) {
-		return "", nil
-	}
-	return driver.Unawaited(link), []int64{driver.ChildRun}
-}
-
 // children visits the sessions with something open that have parent's name in theirs,
 // and the one of the name sid, if there is one, with whom they are children of.
 func (h *Host) children(ctx context.Context, parent, sid string, visit func(*journal.Head, *messages.ParentLink) error) error {

@@ -3,11 +3,9 @@ package actors
 import (
 	"bytes"
 	"context"
-	"io"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
@@ -198,18 +196,4 @@ func (s *session) verify(e *turn.Verify) {
 		n++
 	}
 	s.input(&turn.Verified{Ident: e.Ident, Checks: checks})
-}
-
-// NewIncarnation makes a UUIDv7 from the host's clock and randomness.
-func NewIncarnation(rand io.Reader, now time.Time) (messages.Incarnation, error) {
-	id, err := uuid.NewRandomFromReader(rand)
-	if err != nil {
-		return id, &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for an incarnation", Cause: err}
-	}
-	ms := now.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	id[6] = id[6]&0x0f | 0x70
-	return id, nil
 }

@@ -63,7 +63,7 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 		return nil, nil
 	}
 	b, err := r.host.cfg.Store.Blob(r.ctx, r.inc, d)
-	if err == nil && !r.taken.take(r.ctx, int64(len(b)/2)) {
+	if err == nil && !r.taken.Take(r.ctx, int64(len(b)/2)) {
 		return nil, context.Cause(r.ctx)
 	}
 	return b, err
@@ -123,7 +123,7 @@ func (r *reply) records() iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		for rec, err := range journal.ReadHeld(r.ctx, r.host.cfg.Store, r.inc, 0, r.durable) {
 			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				if !r.taken.take(r.ctx, int64(len(rec.Raw)/2)) { // a prompt costs less than a reply
+				if !r.taken.Take(r.ctx, int64(len(rec.Raw)/2)) { // a prompt costs less than a reply
 					err = context.Cause(r.ctx)
 				} else {
 					rec, err = journal.Typed(rec)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -33,13 +34,13 @@ type reply struct {
 	catch   *catchUp     // the session waits for what is read; nil: it does not
 
 	gate  gate
-	taken *taken
+	taken *intake.Share
 
-	mu    sync.Mutex // the timer flushes, too
-	held  []turn.Input
-	group group // of the texts among them, in strict durability
-	due   *time.Timer
-	loan  mailbox.Loan // of the reader's goroutine
+	mu      sync.Mutex // the timer flushes, too
+	held    []turn.Input
+	group   group // of the texts among them, in strict durability
+	due     *time.Timer
+	handoff mailbox.Handoff // of the reader's goroutine
 
 	decoder   parse.Decoder
 	events    []messages.Event
@@ -198,16 +199,16 @@ func (r *reply) post(in turn.Input) {
 	case *turn.Decoded:
 		wanted = len(in.Events) > 0
 	}
-	if !r.hand(in, wanted) {
+	if !r.queue(in, wanted) {
 		return
 	}
-	if r.loan.Work() {
-		r.host.pool.Kick() // what the session put off until this goroutine is done
+	if r.handoff.Inline() {
+		r.host.pool.RunDeferred() // what the session put off until this goroutine is done
 	}
 }
 
-// hand is post; lent reports whether the session may take the input on this goroutine.
-func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
+// queue is post; inline reports whether the session may take the input on this goroutine.
+func (r *reply) queue(in turn.Input, wanted bool) (inline bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.strict() {
@@ -228,7 +229,7 @@ func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 			r.group.posted = now
 		}
 		r.settled()
-		r.box.lend(&r.loan, r.held...)
+		r.box.handOff(&r.handoff, r.held...)
 		r.held = nil
 		return true
 	case r.strict() && closes(in) && r.group.waits(r.host.cfg.Now(), bytesHeld(r.held)):
@@ -349,7 +350,7 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
 			piece := said[:min(len(said), maxPiece)]
 			if said = said[len(piece):]; len(piece) > 0 {
-				if !r.taken.take(r.ctx, int64(len(piece))) {
+				if !r.taken.Take(r.ctx, int64(len(piece))) {
 					return context.Cause(r.ctx)
 				}
 				r.delivered += int64(len(piece))

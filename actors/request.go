@@ -15,17 +15,17 @@ type request struct {
 	op    operation
 	input messages.Input // submit
 	// parent is for whom a submit opens a session that does not exist.
-	parent *messages.ParentLink
-	by     string        // cancel, close
-	run    int64         // cancel
-	word   *turn.Approve // approve
-	about  *turn.Describe
-	feed   string // ingest
-	value  string // ingest
-	reply  chan Reply
-	loan   mailbox.Loan
-	hops   int      // times it was sent on because a session stopped before it came
-	next   *request // in sessionRef.sent
+	parent  *messages.ParentLink
+	by      string        // cancel, close
+	run     int64         // cancel
+	word    *turn.Approve // approve
+	about   *turn.Describe
+	feed    string // ingest
+	value   string // ingest
+	reply   chan Reply
+	handoff mailbox.Handoff
+	hops    int      // times it was sent on because a session stopped before it came
+	next    *request // in sessionRef.sent
 }
 
 // operation is what a request wants.

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
-	"github.com/seed14be6753/stile/internal/proof"
+	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
@@ -72,15 +72,9 @@ type session struct {
 
 // loaded brings what the journal knows.
 type loaded struct {
-	of    *session
-	head  journal.Head
-	state turn.State
-	// settle deals with what was open; nil when nothing was.
-	settle *turn.Settle
-	// orphan is who cancels the runs orphans, which nothing waits for; "" where there are none.
-	orphan  string
-	orphans []int64
-	err     error
+	of *session
+	load.Session
+	err error
 }
 
 // acked is the journal's answer to a batch.
@@ -99,7 +93,7 @@ type sleep struct{}
 func (s *session) Receive(c actor.Context) {
 	if s.deferred { // a child's work waits for this goroutine, which goes on
 		s.deferred = false
-		s.host.pool.Kick()
+		s.host.pool.RunDeferred()
 	}
 	switch msg := c.Message().(type) {
 	case *actor.Started:
@@ -159,11 +153,7 @@ func (s *session) started(c actor.Context) {
 	h.run(func() {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
-			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
-			if left := driver.Recover(&msg.state, ref.agent.Dialect.Traits().InStreamActions); msg.err == nil && left.Settle {
-				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state, left)
-				msg.orphan, msg.orphans = h.orphaned(h.ctx, &msg.head, &msg.state)
-			}
+			msg.Session, msg.err = h.loader.Session(h.ctx, ref.key, ref.agent)
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
 			h.log.Error("loading a session panicked", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
@@ -188,27 +178,27 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		s.goodbye(c)
 		return
 	}
-	s.inc, s.snapped = msg.head.Inc, 0
+	s.inc, s.snapped = msg.Head.Inc, 0
 	signed := s.ref.agent.Receipts
-	if stated := msg.state.Signed.String(); stated != "" { // what the opening promises is kept, whatever the manifest says now
+	if stated := msg.State.Signed.String(); stated != "" { // what the opening promises is kept, whatever the manifest says now
 		signed = journal.Receipts(stated)
 	}
 	s.sealer = journal.NewSealer(journal.SealerConfig{
-		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
+		Head: msg.Head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
 	s.family = &family{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, epoch: s.sealer.Epoch()}
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
-	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
-	s.drive = driver.New(s.machine, msg.head.Seq)
+	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.State, s.host.cfg.Rand)
+	s.drive = driver.New(s.machine, msg.Head.Seq)
 	if s.ref.agent.Feeds.Set.Len() > 0 {
 		s.attend()
 	}
 	s.followFeeds()
 	if s.machine.Unsettled() {
-		s.step(c, msg.settle)
+		s.step(c, msg.Settle)
 	}
-	for _, run := range slices.Backward(msg.orphans) { // what waits, before it can begin
-		s.step(c, &turn.Cancel{By: msg.orphan, Run: run})
+	for _, run := range slices.Backward(msg.Orphans) { // what waits, before it can begin
+		s.step(c, &turn.Cancel{By: msg.Orphan, Run: run})
 	}
 	waiting := s.waiting
 	s.waiting = nil
@@ -467,11 +457,7 @@ func (s *session) snapshot() {
 	h.run(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, 10*time.Second)
 		defer cancel()
-		snap, err := proof.SealSnapshot(h.cfg.Proofs.Signer, inc, head, turn.StateFormat, b, h.cfg.Now())
-		if err == nil {
-			err = h.cfg.Store.PutSnapshot(ctx, inc, snap)
-		}
-		if err != nil && h.ctx.Err() == nil {
+		if err := h.loader.Snapshot(ctx, inc, head, b); err != nil && h.ctx.Err() == nil {
 			h.log.Warn("snapshot", zap.Error(err))
 		}
 	})

@@ -1,12 +1,10 @@
-// Package mailbox has the queues of actors and the goroutines that handle what is in
-// them, made for very many actors with few messages each (docs/decisions, 006).
+// Package mailbox has the queues of actors, made for very many actors with few messages each
+// (docs/decisions, 006). The goroutines that handle what is in them are package pool's.
 //
 // Invariants:
 //   - the messages of an actor are handled one at a time, in the order in which they came,
 //     those of the system first;
-//   - nothing blocks the sender, and nothing waits for a goroutine: without an idle one
-//     a new one starts;
-//   - when Pool.Wait returns, no goroutine of the pool is left.
+//   - nothing blocks the sender.
 //
 // It does not know what it carries: sessions and their messages are package actors'.
 package mailbox
@@ -16,6 +14,8 @@ import (
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/seed14be6753/stile/internal/pool"
 )
 
 // Mailbox is the queue of one actor. It keeps what the library's own keep – messages
@@ -25,8 +25,8 @@ import (
 // a wake-up, and an empty one holds next to nothing.
 type Mailbox struct {
 	invoker actor.MessageInvoker
-	start   func(func(*Worker)) // the dispatcher's
-	task    func(*Worker)       // process, made once: the form in which a pool takes it
+	start   func(func(*pool.Worker)) // the dispatcher's
+	task    func(*pool.Worker)       // process, made once: the form in which a pool takes it
 
 	mu        sync.Mutex
 	system    queue
@@ -48,12 +48,12 @@ func NewLeaf() actor.Mailbox { return &Mailbox{leaf: true} }
 func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	m.invoker = invoker
 	switch d := dispatcher.(type) {
-	case *Pool:
-		m.start = d.starter()
+	case *pool.Pool:
+		m.start = d.Starter()
 	case OnTheSpot:
 		m.start = here
 	default:
-		m.start = func(f func(*Worker)) { d.Schedule(func() { f(nil) }) }
+		m.start = func(f func(*pool.Worker)) { d.Schedule(func() { f(nil) }) }
 	}
 }
 
@@ -64,12 +64,9 @@ type OnTheSpot struct{}
 func (OnTheSpot) Schedule(f func()) { f() }
 
 // Throughput implements actor.Dispatcher.
-func (OnTheSpot) Throughput() int { return throughput }
+func (OnTheSpot) Throughput() int { return pool.Throughput }
 
-func here(f func(*Worker)) { f(nil) }
-
-// throughput is how many messages an actor handles before others get a turn.
-const throughput = 300
+func here(f func(*pool.Worker)) { f(nil) }
 
 // Start implements actor.Mailbox.
 func (m *Mailbox) Start() {}
@@ -94,17 +91,17 @@ func (m *Mailbox) post(q *queue, msg any) {
 		m.mu.Unlock()
 		return
 	}
-	loan, lends := msg.(*Loan)
-	if lends {
-		msg = loan.Message
+	handoff, inline := msg.(*Handoff)
+	if inline {
+		msg = handoff.Message
 	}
 	q.push(msg)
 	idle := !m.running
 	m.running = true
 	m.mu.Unlock()
 	switch {
-	case idle && lends:
-		loan.idle = m
+	case idle && inline:
+		handoff.idle = m
 	case idle:
 		m.wake()
 	}
@@ -114,27 +111,27 @@ func (m *Mailbox) post(q *queue, msg any) {
 // caller.
 func (m *Mailbox) wake() {
 	if m.task == nil { // no other goroutine gets here while running is set
-		m.task = func(*Worker) { m.process() }
+		m.task = func(*pool.Worker) { m.process() }
 	}
 	m.start(m.task)
 }
 
-// Loan is a message whose sender would only wait for the answer. Post the Loan, then call
-// Work: an idle actor handles Message on the sender's goroutine. One that is woken for it,
+// Handoff is a message whose sender would only wait for the answer. Post the Handoff, then call
+// Inline: an idle actor handles Message on the sender's goroutine. One that is woken for it,
 // and wakes the sender with the answer, costs more than most requests.
-type Loan struct {
+type Handoff struct {
 	Message any
 	idle    *Mailbox // that took it, and waits for the sender's goroutine
 }
 
-// Work handles Message, if its actor was idle, and says whether it did. What else has
+// Inline handles Message if its actor was idle, and reports whether it did. What else has
 // come is the dispatcher's.
-func (l *Loan) Work() bool {
-	if l.idle == nil {
+func (h *Handoff) Inline() bool {
+	if h.idle == nil {
 		return false
 	}
 	for done := false; !done; {
-		done = l.idle.handle(1)
+		done = h.idle.handle(1)
 	}
 	return true
 }
@@ -203,7 +200,7 @@ func (m *Mailbox) handle(most int) (done bool) {
 			m.pass()
 			return true
 		}
-		if n%throughput == 0 {
+		if n%pool.Throughput == 0 {
 			runtime.Gosched()
 		}
 	}

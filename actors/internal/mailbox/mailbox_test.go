@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/seed14be6753/stile/internal/pool"
 )
 
 // invoker records what a mailbox hands out.
@@ -115,12 +117,12 @@ func TestMailboxGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
-// Whoever lends its goroutine to an idle actor handles its own request there, and no
-// more; one at work takes the request like any other.
-func TestMailboxBorrows(t *testing.T) {
+// A sender that offers its goroutine to an idle actor handles its own request there, and no
+// more; an actor at work takes the request like any other.
+func TestMailboxInline(t *testing.T) {
 	v, d := &invoker{}, &later{}
 	m := filled(v, d)
-	own, other := &Loan{Message: "own"}, &Loan{Message: "other"}
+	own, other := &Handoff{Message: "own"}, &Handoff{Message: "other"}
 	v.on = func(msg any) {
 		if msg == "own" { // posted while its actor is at work
 			m.PostUserMessage(other)
@@ -131,10 +133,10 @@ func TestMailboxBorrows(t *testing.T) {
 	if own.idle != m || len(d.tasks) != 0 {
 		t.Fatalf("mailbox %v, %d goroutines", own.idle, len(d.tasks))
 	}
-	if !own.Work() {
-		t.Error("an idle actor did not take the loan")
+	if !own.Inline() {
+		t.Error("an idle actor did not take the goroutine")
 	}
-	if want := []any{"own"}; !slices.Equal(v.got, want) || other.Work() {
+	if want := []any{"own"}; !slices.Equal(v.got, want) || other.Inline() {
 		t.Fatalf("handled %v", v.got)
 	}
 	d.run(t)
@@ -146,7 +148,7 @@ func TestMailboxBorrows(t *testing.T) {
 }
 
 // One whose request fails the actor stays until the supervisor has been told.
-func TestMailboxBorrowsAndPanics(t *testing.T) {
+func TestMailboxInlineAndPanics(t *testing.T) {
 	v, d := &invoker{}, &later{}
 	m := filled(v, d)
 	v.on = func(msg any) {
@@ -154,9 +156,9 @@ func TestMailboxBorrowsAndPanics(t *testing.T) {
 			panic("so")
 		}
 	}
-	bad := &Loan{Message: "bad"}
+	bad := &Handoff{Message: "bad"}
 	m.PostUserMessage(bad)
-	bad.Work()
+	bad.Inline()
 	if !slices.Equal(v.failed, []any{"bad"}) || len(d.tasks) != 0 {
 		t.Fatalf("the supervisor heard of %v; %d goroutines", v.failed, len(d.tasks))
 	}
@@ -171,7 +173,7 @@ func TestMailboxBorrowsAndPanics(t *testing.T) {
 // one message is handled at a time. Both dispatchers that are used.
 func TestMailboxConcurrent(t *testing.T) {
 	const posters, each = 8, 500
-	for name, d := range map[string]actor.Dispatcher{"pool": &Pool{}, "on the spot": OnTheSpot{}} {
+	for name, d := range map[string]actor.Dispatcher{"pool": &pool.Pool{}, "on the spot": OnTheSpot{}} {
 		t.Run(name, func(t *testing.T) {
 			v := &invoker{}
 			m := filled(v, d)
@@ -185,14 +187,14 @@ func TestMailboxConcurrent(t *testing.T) {
 							m.PostUserMessage([2]int{p, i})
 							continue
 						}
-						loan := &Loan{Message: [2]int{p, i}}
-						m.PostUserMessage(loan)
-						loan.Work()
+						handoff := &Handoff{Message: [2]int{p, i}}
+						m.PostUserMessage(handoff)
+						handoff.Inline()
 					}
 				}()
 			}
 			all.Wait()
-			if p, ok := d.(*Pool); ok {
+			if p, ok := d.(*pool.Pool); ok {
 				p.Close()
 				p.Wait()
 			}

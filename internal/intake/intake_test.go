@@ -1,4 +1,4 @@
-package actors
+package intake
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestIntakeBounds(t *testing.T) {
 		{"middle", 200 << 20, (100<<20 - largestReply) / replyCost},
 		{"large", 4 << 30, (2<<30 - largestReply) / replyCost},
 	} {
-		in := newIntake(tt.limit, nothingQueued)
+		in := New(tt.limit, nothingQueued)
 		if in.left != tt.left || in.bounded != (tt.limit > 0) {
 			t.Errorf("%s: a budget of %d, bounded %v", tt.name, in.left, in.bounded)
 		}
@@ -37,26 +37,26 @@ func TestIntakeBounds(t *testing.T) {
 // A reply beyond the budget waits, one goes on, and the others follow in their order.
 func TestIntakeOneGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := newIntake(testLimit, nothingQueued)
+		in := New(testLimit, nothingQueued)
 		all := in.left
-		leader := in.reply()
-		if !leader.take(t.Context(), freeIntake+all) || in.left != 0 || in.leader != nil {
+		leader := in.Begin()
+		if !leader.Take(t.Context(), freeIntake+all) || in.left != 0 || in.leader != nil {
 			t.Fatalf("what fits was not taken: %d left", in.left)
 		}
-		if !leader.take(t.Context(), all) || in.leader != leader {
+		if !leader.Take(t.Context(), all) || in.leader != leader {
 			t.Fatal("no reply goes beyond the budget")
 		}
-		short := in.reply()
-		if !short.take(t.Context(), freeIntake) {
+		short := in.Begin()
+		if !short.Take(t.Context(), freeIntake) {
 			t.Fatal("a short reply waits")
 		}
 		var order []int
 		for i := range 3 {
 			go func() {
-				r := in.reply()
-				if r.take(t.Context(), freeIntake+2*all) {
+				r := in.Begin()
+				if r.Take(t.Context(), freeIntake+2*all) {
 					order = append(order, i)
-					r.giveBack()
+					r.End()
 				}
 			}()
 			synctest.Wait()
@@ -66,20 +66,20 @@ func TestIntakeOneGoesOn(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		go func() {
-			if in.reply().take(gone, all+freeIntake) {
+			if in.Begin().Take(gone, all+freeIntake) {
 				t.Error("a reply that is cancelled has its bytes")
 			}
 		}()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		leader.giveBack()
-		leader.giveBack()
+		leader.End()
+		leader.End()
 		synctest.Wait()
 		if len(order) != 3 || order[0] != 0 || order[2] != 2 || in.left != all || in.leader != nil || len(in.waiting) != 0 {
 			t.Errorf("order %v, %d of %d left, %d wait", order, in.left, all, len(in.waiting))
 		}
-		if leader.take(t.Context(), freeIntake+1) {
+		if leader.Take(t.Context(), freeIntake+1) {
 			t.Error("a reply whose turn is over takes more")
 		}
 	})
@@ -89,15 +89,15 @@ func TestIntakeOneGoesOn(t *testing.T) {
 func TestIntakeWaitsForTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queued atomic.Int64
-		in := newIntake(testLimit, queued.Load)
+		in := New(testLimit, queued.Load)
 		queued.Store(in.mostQueued + 1)
 		var on atomic.Bool
-		go func() { on.Store(in.reply().take(t.Context(), freeIntake+1)) }()
+		go func() { on.Store(in.Begin().Take(t.Context(), freeIntake+1)) }()
 		time.Sleep(time.Minute)
 		if on.Load() {
 			t.Fatal("a long reply goes on while the journal is behind")
 		}
-		if !in.reply().take(t.Context(), freeIntake) {
+		if !in.Begin().Take(t.Context(), freeIntake) {
 			t.Fatal("a short reply waits for the journal")
 		}
 		queued.Store(in.mostQueued)
@@ -115,7 +115,7 @@ func TestIntakeRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	in := newIntake(testLimit, nothingQueued)
+	in := New(testLimit, nothingQueued)
 	all := in.left
 	var most int64
 	var done sync.WaitGroup
@@ -124,13 +124,13 @@ func TestIntakeRandom(t *testing.T) {
 		done.Go(func() {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			reply := in.reply()
-			defer reply.giveBack()
+			reply := in.Begin()
+			defer reply.End()
 			if cut {
 				go cancel(errors.New("cut"))
 			}
 			for range pieces {
-				if !reply.take(ctx, piece) {
+				if !reply.Take(ctx, piece) {
 					return
 				}
 				in.mu.Lock()

@@ -1,4 +1,14 @@
-package actors
+// Package intake bounds how many bytes of replies a process with a memory limit takes in at once.
+//
+// Invariants:
+//   - at most one share, the leader's, goes beyond the budget, so one always ends and others
+//     follow;
+//   - what a share took is back when it ended, once;
+//   - shares are served in the order in which they began to wait.
+//
+// It measures no memory and reads no reply: the cost of a byte is an estimate, and the reader asks
+// before it reads.
+package intake
 
 import (
 	"context"
@@ -17,16 +27,15 @@ const (
 	freeIntake = 16 << 10
 	// largestReply is what the longest reply takes.
 	largestReply = replyCost * 8 << 20
-	// recovered is what a host that starts takes for each session while it recovers it:
+	// Recovered is what a host that starts takes for each session while it recovers it:
 	// as much as the longest reply, which its journal may have as pieces.
-	recovered = 8 << 20
+	Recovered = 8 << 20
 	// writtenAgain is how often a reply that waits for the journal looks again.
 	writtenAgain = 10 * time.Millisecond
 )
 
-// intake bounds the bytes of replies that a host with a memory limit takes in at once.
-// Without it a few long replies side by side are the end of a process in a container, and
-// of all its sessions.
+// Intake is the budget of a host. Without one a few long replies side by side are the end of a
+// process in a container, and of all its sessions.
 //
 // Every reply has freeIntake bytes. What goes beyond that comes out of one budget, and goes
 // back when the turn is over. A reply that finds the budget used up waits: its stream is
@@ -34,7 +43,7 @@ const (
 // so that always one ends and others follow.
 //
 // Safe for concurrent use.
-type intake struct {
+type Intake struct {
 	// queued is how many bytes wait for the journal. A journal that is slower than the
 	// models holds all replies up beyond mostQueued.
 	queued     func() int64
@@ -43,60 +52,60 @@ type intake struct {
 	mu      sync.Mutex
 	bounded bool
 	left    int64 // of the budget; below 0 by what the leader has taken
-	leader  *taken
+	leader  *Share
 	waiting []*waiter
 }
 
 type waiter struct {
-	reply   *taken
+	reply   *Share
 	n, cost int64         // bytes, and how many of them are the budget's
 	granted chan struct{} // closed when the bytes are the reply's
 }
 
-// taken is what one reply has of an intake.
-type taken struct {
-	of    *intake
+// Share is what one reply has of an intake.
+type Share struct {
+	of    *Intake
 	bytes int64 // under of.mu beyond freeIntake
 	given bool  // back; no more is taken
 }
 
-// newIntake makes the intake of a process with a memory limit in bytes; 0 bounds nothing.
-func newIntake(limit int64, queued func() int64) *intake {
+// New makes the intake of a process with a memory limit in bytes; 0 bounds nothing.
+func New(limit int64, queued func() int64) *Intake {
 	if limit <= 0 {
-		return &intake{}
+		return &Intake{}
 	}
-	return &intake{bounded: true, queued: queued, mostQueued: limit / 64, left: max(limit/128, (limit/2-largestReply)/replyCost)}
+	return &Intake{bounded: true, queued: queued, mostQueued: limit / 64, left: max(limit/128, (limit/2-largestReply)/replyCost)}
 }
 
-// reply begins a reply.
-func (in *intake) reply() *taken { return &taken{of: in} }
+// Begin begins a share, which has nothing yet.
+func (in *Intake) Begin() *Share { return &Share{of: in} }
 
-// take takes n bytes more, and waits until they fit or ctx ends. It reports whether the
+// Take takes n bytes more, and waits until they fit or ctx ends. It reports whether the
 // bytes are the reply's. One goroutine of a reply calls it.
-func (t *taken) take(ctx context.Context, n int64) bool {
-	in := t.of
-	if !in.bounded || t.bytes+n <= freeIntake {
-		t.bytes += n
+func (s *Share) Take(ctx context.Context, n int64) bool {
+	in := s.of
+	if !in.bounded || s.bytes+n <= freeIntake {
+		s.bytes += n
 		return true
 	}
 	if !in.written(ctx) {
 		return false
 	}
 	in.mu.Lock()
-	cost := max(t.bytes+n, freeIntake) - max(t.bytes, freeIntake)
+	cost := max(s.bytes+n, freeIntake) - max(s.bytes, freeIntake)
 	switch {
-	case t.given:
+	case s.given:
 		in.mu.Unlock()
 		return false
 	case in.leader == nil && len(in.waiting) == 0 && in.left < cost:
-		in.leader = t
+		in.leader = s
 		fallthrough
-	case in.leader == t || len(in.waiting) == 0 && in.left >= cost:
-		in.grant(t, n, cost)
+	case in.leader == s || len(in.waiting) == 0 && in.left >= cost:
+		in.grant(s, n, cost)
 		in.mu.Unlock()
 		return true
 	}
-	w := &waiter{reply: t, n: n, cost: cost, granted: make(chan struct{})}
+	w := &waiter{reply: s, n: n, cost: cost, granted: make(chan struct{})}
 	in.waiting = append(in.waiting, w)
 	in.mu.Unlock()
 	select {
@@ -113,35 +122,37 @@ func (t *taken) take(ctx context.Context, n int64) bool {
 
 // written waits until the journal has caught up, or ctx ends. It looks again every
 // writtenAgain: the journal has no signal for it, and this is rare.
-func (in *intake) written(ctx context.Context) bool {
+func (in *Intake) written(ctx context.Context) bool {
 	for in.queued() > in.mostQueued {
-		if !sleepFor(ctx, writtenAgain) {
+		select {
+		case <-time.After(writtenAgain):
+		case <-ctx.Done():
 			return false
 		}
 	}
 	return true
 }
 
-// grant books n bytes to t, and cost of them to the budget. in.mu is held.
-func (in *intake) grant(t *taken, n, cost int64) {
-	t.bytes += n
+// grant books n bytes to s, and cost of them to the budget. in.mu is held.
+func (in *Intake) grant(s *Share, n, cost int64) {
+	s.bytes += n
 	in.left -= cost
 }
 
-// giveBack returns what the reply has. A second call does nothing.
-func (t *taken) giveBack() {
-	in := t.of
+// End gives back what the reply has. A second call does nothing.
+func (s *Share) End() {
+	in := s.of
 	if !in.bounded {
 		return
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if t.given {
+	if s.given {
 		return
 	}
-	t.given = true
-	in.left += max(0, t.bytes-freeIntake)
-	if in.leader == t {
+	s.given = true
+	in.left += max(0, s.bytes-freeIntake)
+	if in.leader == s {
 		in.leader = nil
 	}
 	in.next()
@@ -149,7 +160,7 @@ func (t *taken) giveBack() {
 
 // next lets those on that fit, the longest waiting first. The first of those that do not
 // becomes the leader where there is none. in.mu is held.
-func (in *intake) next() {
+func (in *Intake) next() {
 	for len(in.waiting) > 0 {
 		w := in.waiting[0]
 		if in.left < w.cost {

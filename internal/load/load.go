@@ -1,10 +1,26 @@
-package actors
+// Package load reads a session from its journal when it wakes.
+//
+// Invariants:
+//   - a session is read behind everything that the writer has queued, so what it goes on from is
+//     the head that its own appends continue;
+//   - a snapshot is believed only with a good signature, for the state it says it is, and as far
+//     as the chain leads to it from the head; without it the same state is read from the records;
+//   - what a session goes on with is proved by receipts, unless the operator waived that.
+//
+// It decides nothing of what is done with an open turn (internal/turn/driver), and runs no
+// session: actors do.
+package load
 
 import (
 	"context"
+	"io"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/compiled"
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
@@ -13,17 +29,77 @@ import (
 	"github.com/seed14be6753/stile/supervisor"
 )
 
-// load reads the live incarnation of key behind everything the writer has queued,
+// Config is what a Loader reads with.
+type Config struct {
+	Store  journal.Store
+	Writer *groupcommit.Writer
+	Proofs Proofs
+	Rand   io.Reader
+	Now    func() time.Time
+	Log    *zap.Logger
+}
+
+// Proofs says what the history of a session must prove before a host goes on with it.
+type Proofs struct {
+	// Keys check receipts and snapshots; nil checks nothing.
+	Keys proof.Keys
+	// Signer signs snapshots; nil leaves them unsigned.
+	Signer proof.Signer
+	// Strict asks sessions for receipts also where their opening promises none.
+	Strict bool
+	// GoOn goes on with sessions that prove nothing, and logs that.
+	GoOn bool
+}
+
+// Loader loads the sessions of a host. It is safe for concurrent use.
+type Loader struct {
+	Config
+
+	reopening sync.Mutex // held by reopen
+	reopened  time.Time  // the latest attempt
+}
+
+// New makes a loader.
+func New(cfg Config) *Loader { return &Loader{Config: cfg} }
+
+// Session is what the journal has of a session.
+type Session struct {
+	Head  journal.Head
+	State turn.State
+	// Settle deals with what was open; nil when nothing was.
+	Settle *turn.Settle
+	// Orphan is who cancels the runs Orphans, which nothing waits for; "" where there are none.
+	Orphan  string
+	Orphans []int64
+}
+
+// Session reads the live incarnation of key, and what of it is open: its records, and what the
+// agent's decoder makes of its reply again.
+func (l *Loader) Session(ctx context.Context, key messages.SessionKey, agent *compiled.Agent) (s Session, err error) {
+	if s.Head, s.State, err = l.head(ctx, key); err != nil {
+		return s, err
+	}
+	left := driver.Recover(&s.State, agent.Dialect.Traits().InStreamActions)
+	if !left.Settle {
+		return s, nil
+	}
+	if s.Settle, err = l.readBack(ctx, agent, &s.Head, &s.State, left); err == nil {
+		s.Orphan, s.Orphans = l.orphaned(ctx, &s.Head, &s.State)
+	}
+	return s, err
+}
+
+// head reads the live incarnation of key behind everything the writer has queued,
 // from its snapshot if that can be trusted. A session that does not exist or was
 // closed gets the head of a new incarnation.
-func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, turn.State, error) {
+func (l *Loader) head(ctx context.Context, key messages.SessionKey) (journal.Head, turn.State, error) {
 	sid := key.SID()
-	if err := h.reopen(ctx); err != nil {
+	if err := l.reopen(ctx); err != nil {
 		return journal.Head{}, turn.State{}, err
 	}
-	head, err := h.cfg.Writer.Activate(ctx, sid)
+	head, err := l.Writer.Activate(ctx, sid)
 	if journal.IsNotFound(err) || err == nil && head.Closed {
-		inc, err := NewIncarnation(h.cfg.Rand, h.cfg.Now())
+		inc, err := NewIncarnation(l.Rand, l.Now())
 		if err != nil {
 			return journal.Head{}, turn.State{}, err
 		}
@@ -32,9 +108,9 @@ func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, 
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
 	}
-	read, err := read(ctx, h.cfg.Store, h.cfg.Proofs.Keys, head.Inc)
+	read, err := read(ctx, l.Store, l.Proofs.Keys, head.Inc)
 	if err == nil {
-		err = h.proved(read)
+		err = l.proved(read)
 	}
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
@@ -85,24 +161,33 @@ func behind(ctx context.Context, store journal.Store, keys proof.Keys, inc messa
 	return r, fold(&r.state, r.recs)
 }
 
+// Snapshot leaves a state beside the log, signed where there is a signer. head is that of the state.
+func (l *Loader) Snapshot(ctx context.Context, inc messages.Incarnation, head journal.Anchor, state []byte) error {
+	snap, err := proof.SealSnapshot(l.Proofs.Signer, inc, head, turn.StateFormat, state, l.Now())
+	if err != nil {
+		return err
+	}
+	return l.Store.PutSnapshot(ctx, inc, snap)
+}
+
 // proved reports whether receipts prove what was read: nil, or ERR_JOURNAL with the reason
 // UNPROVED, unless the host goes on all the same.
-func (h *Host) proved(r reading) error {
-	p := &h.cfg.Proofs
+func (l *Loader) proved(r reading) error {
+	p := &l.Proofs
 	if p.Keys == nil {
 		return nil
 	}
 	err := proof.History(r.recs, journal.Receipts(r.state.Signed.String()), p.Keys, p.Strict)
 	if err != nil && p.GoOn {
-		h.log.Warn("a session is gone on with that proves nothing", zap.String("SID", r.head.SID), zap.Error(err))
+		l.Log.Warn("a session is gone on with that proves nothing", zap.String("SID", r.head.SID), zap.Error(err))
 		return nil
 	}
 	return err
 }
 
-// StateOf folds what a store has of a session. It takes no snapshot on trust, wakes no session,
+// State folds what a store has of a session. It takes no snapshot on trust, wakes no session,
 // and asks for no receipts.
-func StateOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
+func State(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
 	head, recs, err := journal.Load(ctx, store, inc)
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
@@ -123,44 +208,44 @@ func fold(state *turn.State, recs []*messages.Record) error {
 // readBack reads what the journal has of a turn that is open: its records, and what
 // the decoder makes of its reply again. A reply that cannot be read back, or whose
 // decoder panics, leaves a turn that cannot be restored; the session can.
-func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head, state *turn.State, left driver.Recovery) (*turn.Settle, error) {
+func (l *Loader) readBack(ctx context.Context, agent *compiled.Agent, head *journal.Head, state *turn.State, left driver.Recovery) (*turn.Settle, error) {
 	in := &turn.Settle{}
 	if left.Run > 0 {
 		var err error
-		if in.Run, err = runRecords(ctx, h.cfg.Store, head, state.Open); err != nil {
+		if in.Run, err = runRecords(ctx, l.Store, head, state.Open); err != nil {
 			return nil, err
 		}
 	}
 	if left.Turn == 0 {
 		return in, nil
 	}
-	recs, err := turnRecords(ctx, h.cfg.Store, head.Inc, left.Turn)
+	recs, err := turnRecords(ctx, l.Store, head.Inc, left.Turn)
 	if err != nil {
 		return nil, err
 	}
 	reply, blob, finish := driver.Reply(recs, state.Open.Turn.Index)
 	if !blob.IsZero() {
-		if reply, err = h.cfg.Store.Blob(ctx, head.Inc, blob); err != nil {
+		if reply, err = l.Store.Blob(ctx, head.Inc, blob); err != nil {
 			if ctx.Err() != nil || !gone(err) {
 				return nil, err
 			}
-			h.log.Error("the reply of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
+			l.Log.Error("the reply of an open turn cannot be read back", zap.String("SID", head.SID), zap.Error(err))
 			return in, nil
 		}
 	}
 	in.Turn = recs
-	if in.Feeds, err = feedsOf(ctx, h.cfg.Store, head.Inc, recs); err != nil {
+	if in.Feeds, err = feedsOf(ctx, l.Store, head.Inc, recs); err != nil {
 		if ctx.Err() != nil || !gone(err) {
 			return nil, err
 		}
-		h.log.Error("a feed of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
+		l.Log.Error("a feed of an open turn cannot be read back", zap.String("SID", head.SID), zap.Error(err))
 	}
 	supervisor.Guard(func() {
-		in.Events = driver.Events(ref.agent.Dialect.NewDecoder(messages.TurnInfo{
-			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, Templates: state.Open.Templates, MaxReplyBytes: ref.agent.Rules.Limits.ReplyBytes(),
+		in.Events = driver.Events(agent.Dialect.NewDecoder(messages.TurnInfo{
+			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, Templates: state.Open.Templates, MaxReplyBytes: agent.Rules.Limits.ReplyBytes(),
 		}), reply, finish)
 	}, func(crash *supervisor.Crash) {
-		h.log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
+		l.Log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", head.SID), zap.ByteString("stack", crash.Stack))
 		in = &turn.Settle{Run: in.Run}
 	})
 	return in, nil

@@ -1,4 +1,13 @@
-package mailbox
+// Package pool runs functions on goroutines that it keeps warm.
+//
+// Invariants:
+//   - nothing blocks the caller, and nothing waits for a goroutine: without an idle one a new
+//     one starts;
+//   - when Wait returns, no goroutine of the pool is left.
+//
+// It does not know what it runs, bounds nothing, and carries no panic: a function that panics
+// ends the process.
+package pool
 
 import "sync"
 
@@ -7,7 +16,7 @@ import "sync"
 // program): on a fresh goroutine the stack would grow and be copied every time.
 // And waking an idle processor costs more than the bookkeeping of a whole turn, so
 // what follows from a function runs, where it can, on the goroutine that is just
-// done with it: see Defer and Worker.Leaving.
+// done with it: see Defer and Worker.Returning.
 //
 // It implements actor.Dispatcher. Nothing here blocks or queues without bound:
 // without an idle worker a new one starts.
@@ -27,9 +36,12 @@ type Pool struct {
 type Worker struct {
 	pool    *Pool
 	next    chan func(*Worker) // room for one: the sender never waits for the worker
-	early   bool               // in the idle list although at work, see Leaving
+	early   bool               // in the idle list although at work, see Returning
 	claimed bool               // taken from the idle list: next gets a function
 }
+
+// Throughput is how many messages an actor handles before others get a turn.
+const Throughput = 300
 
 // maxIdleWorkers bounds the goroutines that wait for work.
 const maxIdleWorkers = 64
@@ -54,7 +66,7 @@ func (p *Pool) Run(f func(*Worker)) {
 
 // Defer runs f when a worker, usually the one that calls, is done with what it is
 // doing. It is for actors on a worker: they never block, so theirs is done in a
-// moment. One that goes on with further messages calls Kick first.
+// moment. One that goes on with further messages calls RunDeferred first.
 func (p *Pool) Defer(f func(*Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +74,8 @@ func (p *Pool) Defer(f func(*Worker)) {
 	p.deferred = append(p.deferred, f)
 }
 
-// Kick has another worker take what is still deferred.
-func (p *Pool) Kick() {
+// RunDeferred has another worker take what is still deferred.
+func (p *Pool) RunDeferred() {
 	p.mu.Lock()
 	n := len(p.deferred)
 	p.mu.Unlock()
@@ -72,9 +84,9 @@ func (p *Pool) Kick() {
 	}
 }
 
-// Leaving says that the function the worker is running is about to return: what
+// Returning says that the function the worker is running is about to return: what
 // is run next may wait for it. Call it last but for the message that hands over.
-func (w *Worker) Leaving() {
+func (w *Worker) Returning() {
 	p := w.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +135,7 @@ func (p *Pool) after(w *Worker) func(*Worker) {
 		more := len(p.deferred) > 0
 		p.mu.Unlock()
 		if more {
-			p.Kick()
+			p.RunDeferred()
 		}
 		return f
 	}
@@ -187,8 +199,8 @@ func (p *Pool) Wait() {
 	}
 }
 
-// starter is Run as a value, the same for all mailboxes.
-func (p *Pool) starter() func(func(*Worker)) {
+// Starter returns Run as a value that is made once: a mailbox keeps one, and there are very many.
+func (p *Pool) Starter() func(func(*Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run == nil {
@@ -200,6 +212,5 @@ func (p *Pool) starter() func(func(*Worker)) {
 // Schedule implements actor.Dispatcher.
 func (p *Pool) Schedule(f func()) { p.Run(func(*Worker) { f() }) }
 
-// Throughput implements actor.Dispatcher: messages an actor may handle before the
-// others get a turn.
-func (p *Pool) Throughput() int { return throughput }
+// Throughput implements actor.Dispatcher.
+func (p *Pool) Throughput() int { return Throughput }

@@ -1,4 +1,4 @@
-package actors
+package load
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// reader serves tools that read other sessions. The tool has checked the grant.
-type reader struct{ host *Host }
+// Outputs serves tools that read other sessions. The tool has checked the grant.
+type Outputs struct{ Store journal.Store }
 
-// Output gives the OUTPUT of a session's last decided turn.
-func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, bool, error) {
-	head, err := r.host.cfg.Store.Head(ctx, of.SID())
+// Output returns the OUTPUT of a session's last decided turn.
+func (o Outputs) Output(ctx context.Context, of messages.SessionKey) (string, bool, error) {
+	head, err := o.Store.Head(ctx, of.SID())
 	if journal.IsNotFound(err) {
 		return "", false, nil
 	}
@@ -21,7 +21,7 @@ func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, boo
 		return "", false, err
 	}
 	var last *messages.TurnDecided
-	for rec, err := range journal.Backward(ctx, r.host.cfg.Store, head.Inc, 0, head.Seq, 0) {
+	for rec, err := range journal.Backward(ctx, o.Store, head.Inc, 0, head.Seq, 0) {
 		if err == nil && rec.Body.Kind() == messages.KindTurnDecided {
 			rec, err = journal.Typed(rec)
 		}
@@ -36,7 +36,7 @@ func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, boo
 	if last == nil || last.Output.IsZero() {
 		return "", true, nil
 	}
-	b, err := r.host.cfg.Store.Blob(ctx, head.Inc, last.Output)
+	b, err := o.Store.Blob(ctx, head.Inc, last.Output)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return "", false, err
 	}
