@@ -3,9 +3,9 @@ package stile
 import (
 	"context"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/livestore"
+	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
 )
 
@@ -24,7 +24,7 @@ type Boot struct {
 }
 
 // BootReport counts what the boot scan did.
-type BootReport = actors.BootReport
+type BootReport = wake.Report
 
 // Booted waits until the boot scan is done and returns its counts: sessions with open work,
 // sessions that run again or have ended, and sessions that wait to be opened because

@@ -61,6 +61,7 @@ import (
 	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/telemetry"
+	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -274,7 +275,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
-		Boot: actors.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
+		Boot: wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	rt.host.Start()

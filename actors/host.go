@@ -24,6 +24,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -91,7 +92,7 @@ type Config struct {
 	// wakes sessions that no request asked for.
 	Alone bool
 	// Boot says how what is open is taken up at the start.
-	Boot Boot
+	Boot wake.Boot
 	// Proofs is what sessions that are woken must prove.
 	Proofs load.Proofs
 	// MemoryLimit is how many bytes the process may have; 0 is Go's own limit (GOMEMLIMIT),
@@ -117,8 +118,7 @@ type Host struct {
 	work       sync.WaitGroup // functions of children and loaders at work
 	childProps childProps
 	wheel      chan struct{}
-	scan       scan
-	alarms     alarms
+	waker      *wake.Waker
 	histories  histories
 	systems    systems
 	intake     *intake.Intake
@@ -153,22 +153,10 @@ func New(cfg Config) *Host {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 256
 	}
-	if cfg.Agent == nil || !cfg.Alone {
-		cfg.Boot.On = false
-	}
-	if cfg.Boot.Concurrency <= 0 {
-		cfg.Boot.Concurrency = BootConcurrency
-	}
-	if cfg.Boot.PerSecond <= 0 {
-		cfg.Boot.PerSecond = BootPerSecond
-	}
 	if cfg.MemoryLimit == 0 {
 		if cfg.MemoryLimit = debug.SetMemoryLimit(-1); cfg.MemoryLimit == math.MaxInt64 {
 			cfg.MemoryLimit = -1
 		}
-	}
-	if cfg.Boot.Page <= 0 {
-		cfg.Boot.Page = BootPage
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -178,8 +166,21 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
-	h.scan.done = make(chan struct{})
-	h.alarms.init()
+	h.waker = wake.New(wake.Config{
+		Store: cfg.Store, Intake: h.intake, Log: cfg.Log, Now: cfg.Now, Agent: cfg.Agent, Alone: cfg.Alone, Boot: cfg.Boot,
+		Open: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {
+			_, err := h.Open(ctx, key, agent)
+			return err
+		},
+		Expire: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {
+			_, err := h.ask(ctx, &request{key: key, agent: agent, op: opExpire})
+			return err
+		},
+		Cancel: func(ctx context.Context, key messages.SessionKey, agent *Agent, by string) error {
+			_, err := h.Cancel(ctx, key, agent, 0, by)
+			return err
+		},
+	})
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
@@ -196,9 +197,12 @@ func New(cfg Config) *Host {
 // Start begins the boot scan and the clocks. It is called once, before the first request.
 func (h *Host) Start() {
 	go h.idleWheel()
-	go h.boot()
-	go h.alarmClock()
+	h.waker.Start()
 }
+
+// Boot waits for the end of the boot scan and returns what it did. The error is the
+// store's when the listing could not be read, or ctx's.
+func (h *Host) Boot(ctx context.Context) (wake.Report, error) { return h.waker.Report(ctx) }
 
 // Hub is where the host publishes.
 func (h *Host) Hub() *hub.Hub { return h.hub }
@@ -349,6 +353,7 @@ func (h *Host) idleWheel() {
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		close(h.closing)
+		h.waker.Stop()
 		go h.shutdown()
 	})
 	select {
@@ -369,8 +374,7 @@ func (h *Host) shutdown() {
 	h.cancel()
 	h.hub.Close() // no caller waits behind a tool that is deaf to its context
 	<-h.wheel
-	<-h.scan.done
-	<-h.alarms.done
+	h.waker.Wait()
 	grace := time.NewTimer(StopGrace)
 	defer grace.Stop()
 	whole := within(h.work.Wait, grace.C)

@@ -117,7 +117,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case turn.RolledBack:
 		s.host.cfg.Observer.RolledBack(e.Outcome)
 	case *turn.EndChildren:
-		s.endChildren(e)
+		h, sid, inc := s.host, s.ref.sid, s.inc
+		h.run(func() { h.waker.EndChildren(sid, inc, e) })
 	case *turn.AnswerCall:
 		s.pass(s.air.program, e)
 	case *turn.AnswerRelic:
@@ -149,7 +150,7 @@ func (s *session) publish(e *turn.Publish) {
 	s.host.cfg.Observer.ObserveRecord(u.Record)
 	if b, ok := u.Record.Body.(*messages.TurnSuspended); ok {
 		if until, err := time.Parse(time.RFC3339Nano, b.Until); err == nil {
-			s.host.suspended(until)
+			s.host.waker.Suspended(until)
 		}
 	}
 	// Before the hub: who sees the end of a run can wait for what is learned of it.

@@ -1,4 +1,4 @@
-package actors
+package wake
 
 import (
 	"context"
@@ -24,36 +24,35 @@ func (a *alarms) init() {
 	a.look, a.done = make(chan struct{}, 1), make(chan struct{})
 }
 
-// suspended says that a session waits until a time.
-func (h *Host) suspended(until time.Time) {
-	if next := h.alarms.next.Load(); next != 0 && next <= until.UnixNano() {
+// Suspended notes that a session waits until a time.
+func (w *Waker) Suspended(until time.Time) {
+	if next := w.alarms.next.Load(); next != 0 && next <= until.UnixNano() {
 		return
 	}
 	select {
-	case h.alarms.look <- struct{}{}:
+	case w.alarms.look <- struct{}{}:
 	default: // it is going to look anyway
 	}
 }
 
 // alarmClock is the one timer.
-func (h *Host) alarmClock() {
-	defer close(h.alarms.done)
-	if h.cfg.Agent == nil || !h.cfg.Alone {
+func (w *Waker) alarmClock() {
+	defer close(w.alarms.done)
+	if w.Agent == nil || !w.Alone {
 		return
 	}
-	ctx, cancel := h.untilClosing()
-	defer cancel()
-	pace := pacer{every: time.Second / time.Duration(h.cfg.Boot.PerSecond), now: h.cfg.Now}
+	ctx := w.ctx
+	pace := pacer{every: time.Second / time.Duration(w.Boot.PerSecond), now: w.Now}
 	seen := int64(0) // everything that expired until then was woken, or cannot be
 	for {
-		heads, err := h.cfg.Store.Wakes(ctx, seen, h.cfg.Boot.Page)
-		now := h.cfg.Now().UnixNano()
+		heads, err := w.Store.Wakes(ctx, seen, w.Boot.Page)
+		now := w.Now().UnixNano()
 		due := int64(0)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			h.log.Error("the suspended sessions cannot be listed", zap.Error(err))
+			w.Log.Error("the suspended sessions cannot be listed", zap.Error(err))
 			due = now + int64(time.Minute)
 		}
 		for i := range heads {
@@ -65,25 +64,25 @@ func (h *Host) alarmClock() {
 			if !pace.wait(ctx) {
 				return
 			}
-			h.expire(ctx, &heads[i])
+			w.expire(ctx, &heads[i])
 		}
 		if due == 0 && len(heads) > 0 {
 			continue // the page was full of what is over
 		}
-		if !h.sleepUntil(ctx, due) {
+		if !w.sleepUntil(ctx, due) {
 			return
 		}
 	}
 }
 
-// sleepUntil waits for a time, 0 being none, or until the host reports that another
-// session was suspended. It reports whether to go on.
-func (h *Host) sleepUntil(ctx context.Context, due int64) bool {
-	h.alarms.next.Store(due)
-	defer h.alarms.next.Store(0)
+// sleepUntil waits for a time, 0 being none, or until Suspended reports another
+// session. It reports whether to go on.
+func (w *Waker) sleepUntil(ctx context.Context, due int64) bool {
+	w.alarms.next.Store(due)
+	defer w.alarms.next.Store(0)
 	var rings <-chan time.Time
 	if due != 0 {
-		t := time.NewTimer(time.Duration(due - h.cfg.Now().UnixNano()))
+		t := time.NewTimer(time.Duration(due - w.Now().UnixNano()))
 		defer t.Stop()
 		rings = t.C
 	}
@@ -91,16 +90,16 @@ func (h *Host) sleepUntil(ctx context.Context, due int64) bool {
 	case <-ctx.Done():
 		return false
 	case <-rings:
-	case <-h.alarms.look:
+	case <-w.alarms.look:
 	}
 	return true
 }
 
 // expire wakes a session, which looks at its questions.
-func (h *Host) expire(ctx context.Context, head *journal.Head) {
-	agent, err := h.cfg.Agent(ctx, head)
+func (w *Waker) expire(ctx context.Context, head *journal.Head) {
+	agent, err := w.Agent(ctx, head)
 	if err == nil && agent == nil {
-		h.log.Warn("an approval has expired, and its session waits to be opened: its agent is not known here", zap.String("SID", head.SID))
+		w.Log.Warn("an approval has expired, and its session waits to be opened: its agent is not known here", zap.String("SID", head.SID))
 		return
 	}
 	var key messages.SessionKey
@@ -108,9 +107,9 @@ func (h *Host) expire(ctx context.Context, head *journal.Head) {
 		key, err = messages.ParseSID(head.SID)
 	}
 	if err == nil {
-		_, err = h.ask(ctx, &request{key: key, agent: agent, op: opExpire})
+		err = w.Expire(ctx, key, agent)
 	}
 	if err != nil && ctx.Err() == nil {
-		h.log.Error("a session whose approval has expired cannot be woken", zap.String("SID", head.SID), zap.Error(err))
+		w.Log.Error("a session whose approval has expired cannot be woken", zap.String("SID", head.SID), zap.Error(err))
 	}
 }
