@@ -145,7 +145,7 @@ func (s *Server) room(ctx context.Context, tenant string) error {
 			if err != nil {
 				return 0, err
 			}
-			if h.Live && !h.Closed {
+			if h.Live && !h.Closed && !isEphemeral(idOf(h.SID)) {
 				n++
 			}
 			if n >= atMost {

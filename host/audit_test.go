@@ -145,7 +145,7 @@ func TestAuditOfTools(t *testing.T) {
 	say(first, call("4", "nobody", "s"))
 	say(first, "["+call("5", "echo", "s")+","+call("6", "echo", "t")+"]")
 	d.ask("DELETE", "/mcp", "", auth(first, "Mcp-Session-Id", res.Header.Get("Mcp-Session-Id"))...)
-	d.call(200, nil, "POST", "/v1/chat/completions", `{"model": "echo", "user": "u", "messages": [{"role": "user", "content": "hello"}]}`, auth(first)...)
+	d.call(200, nil, "POST", "/v1/chat/completions", `{"model": "echo", "messages": [{"role": "user", "content": "hello"}]}`, auth(first, "X-Stile-Session", "u")...)
 	all, err := os.ReadFile(path)
 	if err != nil || bytes.Contains(all, []byte("swordfish")) {
 		t.Errorf("%s %v", all, err)

@@ -64,8 +64,9 @@ func asksFirst(t *testing.T, name string, busy messages.Policy) *stile.Agent {
 
 // client asks a host without a network, in a bubble of its own time.
 type client struct {
-	t *testing.T
-	h http.Handler
+	t   *testing.T
+	h   http.Handler
+	srv *host.Server
 }
 
 type reply struct {
@@ -132,7 +133,7 @@ func bubble(t *testing.T, cfg host.Config, agents []*stile.Agent, f func(*testin
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(t, client{t, srv.Handler()})
+		f(t, client{t, srv.Handler(), srv})
 	})
 }
 

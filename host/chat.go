@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile"
@@ -21,8 +20,8 @@ import (
 )
 
 // The door for clients of OpenAI's chat completions. A model is an agent. A request
-// that names a session, by its user or by X-Stile-Session, submits its last message
-// there: the session remembers the others by itself. A request that names none is a
+// that names a session by X-Stile-Session submits its last message there: the session
+// remembers the others by itself. A request that names none is a
 // session of its own, with the history it brings (docs/spec/design.md §13).
 
 // maxChatMessages bounds the messages of one request.
@@ -214,7 +213,7 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 		if err := checkID(c.session); err != nil {
 			return nil, nil, &messages.Error{Code: messages.ErrInvalid, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 		}
-	case q.User != "":
+	case q.User != "" && s.cfg.ChatUserSession:
 		c.session = access.Part(q.User)
 	default:
 		c.session, c.ephemeral = ephemeralID(key), true
@@ -233,22 +232,19 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 	}
 	name := s.principal(ctx).sid(c.session)
 	ses, err = s.rt.Find(ctx, name)
-	if stile.IsNotFound(err) {
+	switch {
+	case !stile.IsNotFound(err):
+	case c.ephemeral:
+		ses, err = s.beginEphemeral(ctx, name, agent)
+	case isEphemeral(c.session):
+		err = expired()
+	default:
 		ses, err = s.begin(ctx, name, agent)
 	}
 	if err == nil && ses.AgentName() != q.Model {
 		err = refusalOf(messages.ErrConflict, "model", "the session runs another agent")
 	}
 	return ses, opts, err
-}
-
-// ephemeralID names the session of a request that names none. With an idempotency key it is
-// made of the key, so that a repeat finds it.
-func ephemeralID(key string) string {
-	if key == "" {
-		return "chat-" + uuid.Must(uuid.NewV7()).String()
-	}
-	return "chat-" + uuid.NewSHA1(uuid.Nil, []byte(key)).String()
 }
 
 // begin begins a session of the caller, if its tenant has room for one.
@@ -409,11 +405,6 @@ func chatErrorOf(p *problem) chatError {
 		e.Param = &p.Field
 	}
 	return chatError{e}
-}
-
-// isChat reports whether a request is one for this door, also when its method is wrong.
-func isChat(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/v1/chat/") || r.URL.Path == "/v1/models" || strings.HasPrefix(r.URL.Path, "/v1/models/")
 }
 
 // hungUp reports whether err is no more than that the client has gone.

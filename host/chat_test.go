@@ -80,7 +80,7 @@ func TestChatCompletions(t *testing.T) {
 	// A named session remembers by itself: only the last message is submitted.
 	var res *http.Response
 	for i, want := range []string{"[user: Who am I?]", "[user: Who am I?][assistant: [user: Who am I?]][user: Who am I?]"} {
-		got, err = client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Model: "echo", Messages: conversation, User: param.NewOpt("ada@example.com")}, option.WithResponseInto(&res))
+		got, err = client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Model: "echo", Messages: conversation, User: param.NewOpt("ada@example.com")}, option.WithHeader("X-Stile-Session", "ada"), option.WithResponseInto(&res))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,8 @@ func TestChatCompletions(t *testing.T) {
 		}
 	}
 	id := res.Header.Get("X-Stile-Session")
-	if id == "" || strings.Contains(id, "@") || res.Header.Get("X-Stile-Run") != "2" {
-		t.Errorf("the session of a user is %q, run %q", id, res.Header.Get("X-Stile-Run"))
+	if id != "ada" || res.Header.Get("X-Stile-Run") != "2" {
+		t.Errorf("the session is %q, run %q", id, res.Header.Get("X-Stile-Run"))
 	}
 	var ses struct{ Run int64 }
 	if d.call(200, &ses, "GET", "/v1/sessions/"+id, ""); ses.Run != 2 {
@@ -147,7 +147,8 @@ func chatFailure(t *testing.T, err error) *openai.Error {
 func TestChatKeys(t *testing.T) {
 	_, client := chatDoor(t)
 	say := func(text string) (*openai.ChatCompletion, error) {
-		return client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "echo", Messages: user(text), User: param.NewOpt("ann")},
+		return client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "echo", Messages: user(text)},
+			option.WithHeader("X-Stile-Session", "ann"),
 			option.WithHeader("Idempotency-Key", "k"), option.WithMaxRetries(0))
 	}
 	for range 2 {
@@ -184,7 +185,7 @@ func TestChatErrors(t *testing.T) {
 		"picture":         {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: "data:,"})})}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages[0].content"},
 		"another's agent": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "own"), option.WithMaxRetries(0)}, status: 409, kind: "invalid_request_error", code: messages.ErrConflict, param: "model"},
 		"hostile session": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "a:b:c")}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "X-Stile-Session"},
-		"halt":            {in: openai.ChatCompletionNewParams{Model: "broken", Messages: user("x"), User: param.NewOpt("u")}, status: 400, kind: "stile_halt", code: messages.ErrModel},
+		"halt":            {in: openai.ChatCompletionNewParams{Model: "broken", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "u")}, status: 400, kind: "stile_halt", code: messages.ErrModel},
 	} {
 		_, err := client.Chat.Completions.New(ctx, c.in, c.opts...)
 		e := chatFailure(t, err)
@@ -244,7 +245,7 @@ func TestChatTenants(t *testing.T) {
 	for _, tenant := range []string{"acme", "bolt"} {
 		secret, _ := keys.make(tenant, "ann", "submit", "read")
 		c := openai.NewClient(option.WithBaseURL(d.url+"/v1"), option.WithAPIKey(secret))
-		got, err := c.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "echo", Messages: user("hello"), User: param.NewOpt("same")})
+		got, err := c.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "echo", Messages: user("hello")}, option.WithHeader("X-Stile-Session", "same"))
 		if err != nil || got.Choices[0].Message.Content != "[user: hello]" {
 			t.Errorf("%s sees %+v, %v", tenant, got, err)
 		}
@@ -336,7 +337,7 @@ func TestChatRepeat(t *testing.T) {
 		}
 	}
 	var list struct{ Sessions []struct{ Agent string } }
-	d.call(200, &list, "GET", "/v1/sessions", "")
+	d.call(200, &list, "GET", "/v1/sessions?ephemeral=true", "")
 	n := 0
 	for _, s := range list.Sessions {
 		if s.Agent == "patient" {

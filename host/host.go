@@ -78,6 +78,15 @@ type Config struct {
 	Audit io.Writer
 	// Retention deletes sessions that have said nothing for so long; 0 keeps them.
 	Retention time.Duration
+	// ChatRetention deletes conversations that clients of OpenAI began without a session, when
+	// they have said nothing for so long; 0 is DefaultChatRetention, less keeps them.
+	ChatRetention time.Duration
+	// ChatSessions bounds these conversations of a tenant: when there are more, the oldest are
+	// deleted. 0 is DefaultChatSessions. They do not count in Limits.Sessions.
+	ChatSessions int
+	// ChatUserSession has the member user of such a client's request name a session, as
+	// X-Stile-Session does; otherwise it is passed over.
+	ChatUserSession bool
 	// MaxRuns bounds the runs of all tenants in flight; 0 is DefaultMaxRuns. Of what is
 	// free no tenant gets so much that nothing is left for another.
 	MaxRuns int
@@ -121,12 +130,13 @@ type Server struct {
 	ring      func(time.Duration, func()) alarm
 	erased    erasures
 	wrong     *wrongTokens
-	beginning sync.Map // SIDs of sessions that a request is making
-	calls     calls    // of clients that may repeat them
-	sockets   sync.WaitGroup
-	streams   chan struct{} // a place for each open stream
-	draining  atomic.Bool   // no work is taken any more
-	follow    atomic.Int64  // open streams that end with a run
+	beginning sync.Map       // SIDs of sessions that a request is making
+	calls     calls          // of clients that may repeat them
+	trimming  sync.Map       // tenants whose ephemeral sessions are looked through
+	tasks     sync.WaitGroup // what no request waits for, and the sockets, which the HTTP server does not know of
+	streams   chan struct{}  // a place for each open stream
+	draining  atomic.Bool    // no work is taken any more
+	follow    atomic.Int64   // open streams that end with a run
 	leaving   context.Context
 	leave     context.CancelCauseFunc
 }
@@ -192,6 +202,9 @@ func New(cfg Config) (_ *Server, err error) {
 // check finds what could not be meant: above all names that no request can have, and
 // that would be found out by users who are refused.
 func (c *Config) check() error {
+	if c.ChatSessions < 0 {
+		return &messages.Error{Code: messages.ErrConfig, Field: "chat_sessions", Detail: "is not negative; 0 is " + strconv.Itoa(DefaultChatSessions)}
+	}
 	if c.WrongTokens < 0 {
 		return &messages.Error{Code: messages.ErrConfig, Field: "wrong_tokens", Detail: "is not negative; 0 is " + strconv.Itoa(DefaultWrongTokens)}
 	}
@@ -342,10 +355,10 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if methods := methodsAt(mux, r); methods != nil {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			write(w, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "here is no "+r.Method))
+			s.refuse(w, r, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "here is no "+r.Method))
 			return
 		}
-		write(w, refusalOf(messages.ErrNotFound, "path", "there is nothing here"))
+		s.refuse(w, r, noSuchPath(r))
 	})
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -164,6 +165,9 @@ func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
+	if isEphemeral(id) {
+		return nil, refusalOf(messages.ErrInvalid, "body.id", "ids of a UUID behind "+ephemeralPrefix+" are of conversations that begin without a session, and end by themselves")
+	}
 	sid := p.sid(id)
 	begun := make(chan struct{})
 	for {
@@ -201,17 +205,32 @@ const (
 // retain deletes sessions whose time is over, until the function that comes back is
 // called.
 func (s *Server) retain() (stop func()) {
-	if s.cfg.Retention <= 0 {
+	chats := cmp.Or(s.cfg.ChatRetention, DefaultChatRetention)
+	if s.cfg.Retention <= 0 && chats <= 0 {
 		return func() {}
+	}
+	every := retentionEvery
+	for _, d := range []time.Duration{s.cfg.Retention, chats} {
+		if d > 0 {
+			every = min(every, d)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(min(retentionEvery, s.cfg.Retention))
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
-			n, err := s.rt.Expire(ctx, time.Now().Add(-s.cfg.Retention), retentionBatch)
+			n, err := 0, error(nil)
+			if s.cfg.Retention > 0 {
+				n, err = s.rt.Expire(ctx, time.Now().Add(-s.cfg.Retention), retentionBatch)
+			}
+			if err == nil && chats > 0 {
+				gone := 0
+				gone, err = s.expireEphemeral(ctx, time.Now().Add(-chats), retentionBatch)
+				n += gone
+			}
 			switch {
 			case ctx.Err() != nil:
 				return

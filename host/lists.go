@@ -92,6 +92,7 @@ type listIn struct {
 	Q            string    `query:"q" maxLength:"200" doc:"only sessions whose title contains this, in letters of either case"`
 	CreatedAfter time.Time `query:"created_after" doc:"only sessions that were created later"`
 	UpdatedAfter time.Time `query:"updated_after" doc:"only sessions that changed later"`
+	Ephemeral    bool      `query:"ephemeral" doc:"also conversations that clients of OpenAI began without a session"`
 }
 
 // filtered reports whether the request selects among sessions.
@@ -145,7 +146,7 @@ func (s *Server) listByID(ctx context.Context, in *listIn) (*answered[sessionLis
 		if err != nil {
 			return nil, err
 		}
-		if !h.Live || h.Closed || s.reachable(ctx, h.SID) != nil {
+		if !h.Live || h.Closed || !in.Ephemeral && isEphemeral(idOf(h.SID)) || s.reachable(ctx, h.SID) != nil {
 			continue
 		}
 		if len(out.Body.Sessions) == in.Limit {
@@ -174,19 +175,23 @@ func (s *Server) list(ctx context.Context, in *listIn) (*answered[sessionList], 
 		}
 	}
 	out := answered[sessionList]{Body: sessionList{Sessions: []sessionView{}}}
-	for looked := 0; ; {
-		q.Limit = in.Limit + 1 - len(out.Body.Sessions) // one more says whether there is a page behind
+	for looked, hidden := 0, 0; ; {
+		q.Limit = min(in.Limit+1-len(out.Body.Sessions)+hidden, maxLooked) // one more says whether there is a page behind
 		page, err := s.rt.Archive().Listings(ctx, q)
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range page {
-			if len(out.Body.Sessions) == in.Limit || looked == maxLooked {
+			if len(out.Body.Sessions) == in.Limit || looked == maxLooked || hidden == maxLooked {
 				out.Body.Next = cursor(q.AfterUpdated, q.AfterInc)
 				return &out, nil
 			}
-			looked++
 			q.AfterUpdated, q.AfterInc = l.Updated, l.Inc
+			if !in.Ephemeral && isEphemeral(idOf(l.SID)) { // there is a bound of these
+				hidden++
+				continue
+			}
+			looked++
 			if l.Closed || s.reachable(ctx, l.SID) != nil {
 				continue
 			}

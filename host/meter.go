@@ -49,6 +49,7 @@ type usage struct {
 	waiting  int                 // submits on their way
 	streams  int
 	sessions int // -1: not counted yet
+	chats    int // ephemeral sessions; -1: not counted yet
 	counted  time.Time
 	today    spent
 }
@@ -84,7 +85,7 @@ func (m *meter) of(tenant string) *usage {
 		if len(m.tenants) >= maxIdleTenants {
 			m.sweep()
 		}
-		u = &usage{runs: map[runID]time.Time{}, sessions: -1}
+		u = &usage{runs: map[runID]time.Time{}, sessions: -1, chats: -1}
 		m.tenants[tenant] = u
 	}
 	if day := m.now().UTC().Format(time.DateOnly); u.today.Day != day {
@@ -257,9 +258,31 @@ func (m *meter) forget(sid string) {
 			m.drop(u, id)
 		}
 	}
-	if u.sessions > 0 {
+	switch {
+	case isEphemeral(idOf(sid)):
+		u.chats = max(u.chats-1, -1)
+	case u.sessions > 0:
 		u.sessions--
 	}
+}
+
+// ephemeral counts a session that was begun without a name. It reports whether to look which
+// are too many: the tenant has more than most, or was not counted yet.
+func (m *meter) ephemeral(tenant string, most int) (look bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenant)
+	if u.chats >= 0 {
+		u.chats++
+	}
+	return u.chats < 0 || u.chats > most
+}
+
+// counted says how many ephemeral sessions a tenant has.
+func (m *meter) counted(tenant string, chats int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(tenant).chats = chats
 }
 
 // stream takes one of a tenant's streams; the function gives it back. Of all, 0 for no

@@ -143,7 +143,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the client is gone
 	}
-	if isChat(r) {
+	if isOpenAI(r) {
 		s.refuseChat(w, r, err)
 		return
 	}

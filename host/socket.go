@@ -56,8 +56,8 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 		write(w, refusalOf(messages.ErrInvalid, field, "this is no handshake of a WebSocket, version 13"))
 		return
 	}
-	s.sockets.Add(1) // the HTTP server does not know of it any more
-	defer s.sockets.Done()
+	s.tasks.Add(1) // the HTTP server does not know of it any more
+	defer s.tasks.Done()
 	unframe(r.Context())
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{socketProtocol},
@@ -149,11 +149,11 @@ func (f *socketForm) write(p []byte) error {
 	return f.conn.Write(ctx, websocket.MessageText, p)
 }
 
-// settle waits until the sockets have told their clients, within ctx.
+// settle waits until the sockets have told their clients, and tasks have ended, within ctx.
 func (s *Server) settle(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		s.sockets.Wait()
+		s.tasks.Wait()
 		close(done)
 	}()
 	select {

@@ -119,7 +119,10 @@ const (
 func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	door := host.Config{
 		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{}, MayUse: s.MayUse,
-		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, WrongTokens: s.WrongTokens, Retention: s.Retention,
+		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, WrongTokens: s.WrongTokens, Retention: s.Retention, ChatRetention: s.ChatRetention, ChatSessions: s.ChatSessions, ChatUserSession: s.ChatUser == chatSession,
+	}
+	if door.ChatRetention == 0 {
+		door.ChatRetention = -1
 	}
 	for name, t := range s.Tenants {
 		door.TenantLimits[name] = t.Limits.host()

@@ -27,6 +27,12 @@ const settingsFile = "stile.yaml"
 
 const maxSettingsBytes = 1 << 20
 
+// What chat_user says.
+const (
+	chatPerson  = "person"
+	chatSession = "session"
+)
+
 // settings are those of a host: what a flag says goes before the environment, that
 // before the file, that before the default. The tags are the reference (docs/settings.md
 // is made of them): doc, and of texts the choices.
@@ -55,6 +61,9 @@ type settings struct {
 	IdleTimeout    time.Duration       `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
 	KeyRest        time.Duration       `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
 	Retention      time.Duration       `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
+	ChatRetention  time.Duration       `yaml:"chat_retention" doc:"Conversations that clients of OpenAI began without a session are deleted when they have said nothing for so long; 0 keeps them."`
+	ChatSessions   int                 `yaml:"chat_sessions" doc:"Such conversations of a tenant; when there are more, the oldest are deleted."`
+	ChatUser       string              `yaml:"chat_user" enum:"person|session" doc:"What the member user of a request of such a client names: a person, who is passed over, or the session."`
 	ProgramUser    string              `yaml:"program_user" doc:"User that programs of the tool shell run as, by name or number; without it the host's own. The host must be root and have the right to mount, else agents with shell are refused."`
 	Unproved       string              `yaml:"unproved" enum:"refuse|strict|go_on" doc:"What to do with a session whose receipts do not prove its history, when it is to be gone on with or forked: refuse it; refuse also one of a version before receipts were promised where nothing is signed (strict); or go on and log it."`
 	Checkpoint     time.Duration       `yaml:"checkpoint" doc:"How often a signed list of the heads of all sessions is written into dir (checkpoint.jsonl), and its digest to the log; 0 writes none."`
@@ -129,7 +138,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 

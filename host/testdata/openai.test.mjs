@@ -29,16 +29,20 @@ test("a stream, and the client's own accumulation of it", async () => {
   assert.equal((await stream.totalUsage()).total_tokens, 19);
 });
 
-test("a session by its user", async () => {
+test("a session, and a user that is none", async () => {
   for (const want of ["[user: Who am I?]", "[user: Who am I?][assistant: [user: Who am I?]][user: Who am I?]"]) {
-    const { data, response } = await client.chat.completions.create({ model: "echo", messages, user: "node" }).withResponse();
+    const { data, response } = await client.chat.completions.create({ model: "echo", messages, user: "ann" }, { headers: { "X-Stile-Session": "node" } }).withResponse();
     assert.equal(data.choices[0].message.content, want);
     assert.equal(response.headers.get("x-stile-session"), "node");
+  }
+  for (let n = 0; n < 2; n++) {
+    const got = await client.chat.completions.create({ model: "echo", messages, user: "ann" });
+    assert.equal(got.choices[0].message.content, whole);
   }
 });
 
 test("a halt is an error, also in a stream, and is not tried again", async () => {
-  await assert.rejects(client.chat.completions.create({ model: "broken", messages, user: "halts" }), (err) => {
+  await assert.rejects(client.chat.completions.create({ model: "broken", messages }, { headers: { "X-Stile-Session": "halts" } }), (err) => {
     assert.ok(err instanceof OpenAI.APIError);
     assert.deepEqual([err.status, err.code, err.type], [400, "ERR_MODEL", "stile_halt"]);
     return true;
@@ -69,7 +73,7 @@ test("a call whose connection fails is asked again, and is one run", async () =>
       const answer = fetch(input, { ...init, signal: abort.signal });
       answer.catch(() => {});
       for (let running = false; !running; ) {
-        running = (await (await fetch(url + "/sessions?agent=patient&state=running")).json()).sessions.length > 0;
+        running = (await (await fetch(url + "/sessions?agent=patient&state=running&ephemeral=true")).json()).sessions.length > 0;
       }
       abort.abort();
       throw new TypeError("fetch failed");
@@ -81,7 +85,17 @@ test("a call whose connection fails is asked again, and is one run", async () =>
     assert.deepEqual([tries, runs], [2, ["1"]]);
   }
   const { sessions } = await (await fetch(url + "/sessions?agent=patient")).json();
-  assert.equal(sessions.length, 2);
+  assert.deepEqual(sessions.map((s) => s.id), ["repeated"]); // a session of a call without one is in no list
+});
+
+test("what there is not is an error with a text", async () => {
+  await assert.rejects(client.embeddings.create({ model: "echo", input: "x" }), (err) => {
+    assert.deepEqual([err.status, err.code, err.type], [404, "ERR_NOT_FOUND", "invalid_request_error"]);
+    assert.match(err.message, /\/v1\/embeddings.*\/v1\/chat\/completions/);
+    return true;
+  });
+  const astray = new OpenAI({ baseURL: process.env.STILE_URL, apiKey: "none" });
+  await assert.rejects(astray.chat.completions.create({ model: "echo", messages }), { status: 404, message: /must end with \/v1/ });
 });
 
 test("tools of the client are refused, models are listed", async () => {
