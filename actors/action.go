@@ -89,7 +89,7 @@ func (a *action) Receive(c actor.Context) {
 		}
 	case *turn.ActionEnded:
 		a.now = nil
-		a.box.post(msg)
+		a.box.Post(msg)
 		if a.left {
 			c.Stop(c.Self())
 		}
@@ -131,7 +131,7 @@ func (a *action) judge(self *actor.PID, e *turn.AskGate) {
 	}
 	f := a.family
 	f.host.run(func() {
-		supervisor.Guard(func() { f.box.post(f.judged(e, f.agent.Gate.Decide(q))) }, func(crash *supervisor.Crash) {
+		supervisor.Guard(func() { f.box.Post(f.judged(e, f.agent.Gate.Decide(q))) }, func(crash *supervisor.Crash) {
 			f.tell(self, &crashed{crash, &turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, ID: e.ID, Detail: "the gate's hook: "}})
 		})
 	})

@@ -307,9 +307,9 @@ func TestInterpreterBreaches(t *testing.T) {
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var ran program
+				var ran runProgram
 				c := spawned(t, func(childProps) *actor.Props {
-					return actor.PropsFromProducer(func() actor.Actor { return &interpreter{program: &ran} },
+					return actor.PropsFromProducer(func() actor.Actor { return &interpreter{run: &ran} },
 						actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
 				}, nil, nil)
 				ran.family = c.fam

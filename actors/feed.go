@@ -250,7 +250,7 @@ func (s *session) fetchFeeds(e *turn.FetchFeeds) {
 				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed, Reason: "fetching it crashed"})
 			}
 		})
-		box.post(in)
+		box.Post(in)
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/pool"
+	"github.com/seed14be6753/stile/internal/program"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
@@ -119,6 +120,7 @@ type Host struct {
 	childProps childProps
 	wheel      chan struct{}
 	waker      *wake.Waker
+	programs   program.Env
 	histories  histories
 	systems    systems
 	intake     *intake.Intake
@@ -166,6 +168,7 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
+	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.waker = wake.New(wake.Config{
 		Store: cfg.Store, Intake: h.intake, Log: cfg.Log, Now: cfg.Now, Agent: cfg.Agent, Alone: cfg.Alone, Boot: cfg.Boot,
 		Open: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {

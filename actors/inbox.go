@@ -30,8 +30,8 @@ func newInbox(system *actor.ActorSystem, pid *actor.PID) *inbox {
 	return &inbox{system: system, pid: pid}
 }
 
-// post queues inputs in order. After close it drops them.
-func (b *inbox) post(in ...turn.Input) {
+// Post queues inputs in order. After close it drops them.
+func (b *inbox) Post(in ...turn.Input) {
 	if b.add(in) {
 		b.system.Root.Send(b.pid, b)
 	}
@@ -66,7 +66,7 @@ func (b *inbox) postPiece(s *sink, in *turn.ActionChunk) {
 	}
 	b.sinks = append(b.sinks, s)
 	b.mu.Unlock()
-	b.post(in)
+	b.Post(in)
 }
 
 // take empties the queue. spare is the slice to go on with.

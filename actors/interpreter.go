@@ -1,11 +1,10 @@
 package actors
 
 import (
-	"context"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/program"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -15,16 +14,22 @@ import (
 // interpreter, as one does whose tool crashes.
 //
 //	accepts             in state
-//	*program            new: it runs
+//	*runProgram         new: it runs
 //	*turn.AnswerCall    running: the result of the call that the program waits for
 //	*turn.StopProgram   running
 //	*programEnded       running: the end goes to the session, or it fails with a breach
 //	*crashed            running: it fails
 //	*released           any: it ends with its program
 type interpreter struct {
-	program *program
-	ended   bool
-	left    bool
+	run   *runProgram
+	ended bool
+	left  bool
+}
+
+// runProgram has a program run.
+type runProgram struct {
+	*family
+	program.Program
 }
 
 // programEnded says how the program ended.
@@ -36,26 +41,26 @@ type programEnded struct {
 // Receive implements actor.Actor.
 func (i *interpreter) Receive(c actor.Context) {
 	switch msg := c.Message().(type) {
-	case *program:
-		i.program = msg
+	case *runProgram:
+		i.run = msg
 		self := c.Self()
 		msg.work(self, func(last func()) {
-			end := msg.run()
+			end := msg.Run()
 			last()
 			msg.tell(self, &programEnded{end, breached(end)})
 		}, func(crash *supervisor.Crash) any {
-			return &crashed{crash, &turn.ChildDown{Ident: msg.start.Ident, Child: turn.ChildInterpreter}}
+			return &crashed{crash, &turn.ChildDown{Ident: msg.Start.Ident, Child: turn.ChildInterpreter}}
 		})
 	case *turn.AnswerCall:
-		i.program.deliver(msg)
+		i.run.Deliver(msg)
 	case *turn.StopProgram:
-		i.program.cancel(messages.Errorf(msg.Code, "the turn is stopped"))
+		i.run.Cancel(messages.Errorf(msg.Code, "the turn is stopped"))
 	case *programEnded:
 		i.ended = true
 		if msg.breach {
 			panic(&supervisor.Breach{For: msg.ProgramEnd, Text: string(msg.Code) + ": " + msg.Reason})
 		}
-		i.program.box.post(msg.ProgramEnd)
+		i.run.box.Post(msg.ProgramEnd)
 		if i.left {
 			c.Stop(c.Self())
 		}
@@ -77,21 +82,19 @@ func breached(end *turn.ProgramEnd) bool {
 // longer than its turn lasts.
 func (i *interpreter) release(c actor.Context, msg *released) {
 	i.left = true
-	p := i.program
+	p := i.run
 	switch {
 	case i.ended:
 		c.Stop(c.Self())
 	case msg.over:
 		p.host.cfg.Observer.Orphan()
-		p.host.log.Warn("an interpreter overran its time and was left behind", zap.String("SID", p.sid), zap.Int64("turn_index", p.start.Turn))
+		p.host.log.Warn("an interpreter overran its time and was left behind", zap.String("SID", p.sid), zap.Int64("turn_index", p.Start.Turn))
 	}
 }
 
 // runProgram spawns the interpreter of a turn.
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) {
-	p := &program{family: s.family, start: e, answers: make(chan *turn.AnswerCall, 1)}
-	p.ctx, p.cancel = context.WithCancelCause(s.air.ctx)
 	s.air.program = c.Spawn(s.host.childProps.interpreter)
 	s.deferred = true
-	s.tell(s.air.program, p)
+	s.tell(s.air.program, &runProgram{s.family, program.New(s.air.ctx, &s.host.programs, s.ref.agent, s.ref.sid, s.box, e)})
 }

@@ -92,7 +92,7 @@ func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) 
 // keep asks the session's machine for one operation on a key-value relic.
 func (a *attempt) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
 	handle, answer := a.box.waiting().add()
-	a.box.post(&turn.RelicCall{
+	a.box.Post(&turn.RelicCall{
 		Ident: a.start.Ident, ID: a.start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
 	})
 	select {

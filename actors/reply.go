@@ -282,7 +282,7 @@ func (r *reply) flush() {
 		if r.strict() && bytesHeld(r.held) > 0 {
 			r.group.posted = r.host.cfg.Now()
 		}
-		r.box.post(r.held...)
+		r.box.Post(r.held...)
 		r.held = nil
 	}
 }
