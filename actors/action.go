@@ -6,7 +6,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -50,14 +49,12 @@ type declared struct {
 // dependencyEnded says that an action does not wait for another one any more.
 type dependencyEnded struct{ id string }
 
-// begin begins an attempt. variables, feeds and set are those of the session, for an internal
-// action.
+// begin begins an attempt. variables and feeds are those of the session, for an internal action.
 type begin struct {
 	*turn.StartAction
 	under     context.Context // ends with the turn, or with the host for a detached action
 	variables map[string]string
-	feeds     *attendance
-	set       feeds.Set
+	feeds     *feedSource
 }
 
 // crashed says that the work of a child has crashed, and what that is to the session.
@@ -82,7 +79,7 @@ func (a *action) Receive(c actor.Context) {
 	case *turn.StartAction:
 		a.begin(c.Self(), &attempt{start: msg}, a.turn)
 	case *begin:
-		a.begin(c.Self(), &attempt{start: msg.StartAction, variables: msg.variables, feeds: msg.feeds, set: msg.set}, msg.under)
+		a.begin(c.Self(), &attempt{start: msg.StartAction, variables: msg.variables, feeds: msg.feeds}, msg.under)
 	case *turn.CancelAction:
 		if a.now != nil {
 			a.now.cancel(errTurnStopped)
@@ -211,9 +208,9 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	case e.Detached:
 		s.tell(s.detach(c, detachedID{e.Ident, e.ID}), &begin{StartAction: e, under: s.host.ctx})
 	case e.Type == messages.TypeInternal:
-		f := s.attending()
+		from := s.keepFeeds(c).source()
 		// The variables are a value: changes give another.
-		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.air.ctx, variables: s.machine.State().Variables, feeds: f, set: f.set})
+		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.air.ctx, variables: s.machine.State().Variables, feeds: from})
 	default:
 		s.tell(s.actionOf(c, e.ID, nil), e)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -34,8 +33,7 @@ type attempt struct {
 	of     int64 // the ordinal of its run
 	// variables are the session's, for an internal action.
 	variables map[string]string
-	feeds     *attendance // of the session, for an internal action
-	set       feeds.Set   // as it was when the action began
+	feeds     *feedSource // of the session when the action began, for an internal action
 	sink      *sink       // nil unless its result is shown as it grows
 
 	mu     sync.Mutex // audits come from the tool's goroutines

@@ -40,9 +40,9 @@ type released struct {
 }
 
 // childProps make the children of sessions.
-type childProps struct{ model, interpreter, action *actor.Props }
+type childProps struct{ model, interpreter, action, feed *actor.Props }
 
-func newChildProps() childProps {
+func newChildProps(h *Host) childProps {
 	props := func(make func() actor.Actor) *actor.Props {
 		return actor.PropsFromProducer(make, actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
 	}
@@ -50,6 +50,7 @@ func newChildProps() childProps {
 		model:       props(func() actor.Actor { return &model{} }),
 		interpreter: props(func() actor.Actor { return &interpreter{} }),
 		action:      props(func() actor.Actor { return &action{} }),
+		feed:        props(func() actor.Actor { return &feed{host: h} }),
 	}
 }
 

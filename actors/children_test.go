@@ -97,7 +97,7 @@ func spawned(t *testing.T, props func(childProps) *actor.Props, run func(context
 	h := &Host{cfg: Config{Now: time.Now, Observer: o}, log: zap.NewNop()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
-	p := &parent{props: props(newChildProps()), spawn: make(chan *actor.PID, 1)}
+	p := &parent{props: props(newChildProps(h)), spawn: make(chan *actor.PID, 1)}
 	pid := h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return p },
 		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(mailbox.New)))
 	p.box = newInbox(h.system, pid)

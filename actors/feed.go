@@ -2,12 +2,9 @@ package actors
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,80 +13,260 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
-	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// attendance is what an awake session has of feeds: while it lasts, its periodic feeds
-// tick on the host's wheel.
-type attendance struct {
-	set   feeds.Set
-	who   feeds.Session
-	at    *whereabouts
-	ticks bool  // the keeper knows of the session
-	seen  int64 // the latest change of the session's feeds that set has
+// feed is the actor of a session's feeds: it alone has their states, while the session is awake.
+// The wheel ticks it when feeds are due, clients ask it for values, and the goroutines of fetches
+// tell it how these ended. The crash of a fetch fails the actor; the strategy lets it go on, and
+// the state of that one feed begins anew.
+//
+//	accepts               in state
+//	*feeds.States         new: whose feeds they are
+//	*feedSet              the session's feeds are others now
+//	*feeds.Starts         feeds are due
+//	*feeds.Want           a prompt, an action or a client of the host asks for values
+//	*feeds.Fetch          a fetch has ended
+//	*supervisor.Failure   after a crash: its feed begins anew
+//	*feedQuestion         the session answers a request
+//	*released             any: it ends
+//
+// It waits for nothing: values are fetched and waited for on other goroutines.
+type feed struct {
+	host   *Host
+	states *feeds.States
 }
 
-// whereabouts says which turn a session is in, to internal sources.
-type whereabouts struct{ run, turn atomic.Int64 }
+// feedSet says what the feeds of the session are.
+type feedSet struct{ feeds.Set }
 
-// attending is the attendance of a session; it is made when it is first needed, so
-// that a session without feeds does not pay for it.
-func (s *session) attending() *attendance {
+// feedQuestion is a request that the session passes on, by its handle: to give the feed id a
+// value, or with "" to list the feeds.
+type feedQuestion struct {
+	session *actor.PID
+	handle  uint64
+	of      *session // whose handle it is; the actor does not look at it
+	id      string
+	value   string
+}
+
+// feedAnswer answers a feedQuestion.
+type feedAnswer struct {
+	*feedQuestion
+	feeds []FeedState
+	err   error
+}
+
+// feedCrash is the crash of a fetch. It concerns one feed.
+type feedCrash struct{ fetch *feeds.Fetch }
+
+// Part implements supervisor.Part.
+func (c *feedCrash) Part() string { return "feed " + c.fetch.Feed() }
+
+// Receive implements actor.Actor.
+func (f *feed) Receive(c actor.Context) {
+	switch msg := c.Message().(type) {
+	case *feeds.States:
+		f.states = msg
+	case *feedSet:
+		f.states.Sync(msg.Set)
+	case *feeds.Starts:
+		f.states.Start(msg)
+	case *feeds.Want:
+		f.states.Want(msg)
+	case *feeds.Fetch:
+		if p := f.states.Crashed(msg); p != nil {
+			panic(crashOfFeed(msg, p))
+		}
+		f.states.Ended(msg)
+	case *supervisor.Failure:
+		f.restart(msg)
+	case *feedQuestion:
+		c.Send(msg.session, f.answer(msg))
+	case *released:
+		f.stop()
+		c.Stop(c.Self())
+	case *actor.Stopping:
+		f.stop()
+	}
+}
+
+// crashOfFeed is what the actor panics with when a fetch has crashed.
+func crashOfFeed(x *feeds.Fetch, p *feeds.PanicError) *supervisor.Crash {
+	crash := &supervisor.Crash{Panic: p.Value, Stack: p.Stack, For: &feedCrash{fetch: x}}
+	if foreign, ok := p.Value.(*supervisor.Crash); ok { // of the goroutine of a tool
+		crash.Panic, crash.Stack = foreign.Panic, foreign.Stack
+	}
+	return crash
+}
+
+// restart begins anew the feed that a failure of the actor is about.
+func (f *feed) restart(msg *supervisor.Failure) {
+	if crash, ok := msg.For.(*feedCrash); ok && f.states != nil {
+		f.host.log.Error("the source of a feed crashed", zap.String("feed", crash.fetch.Feed()), zap.String("session", f.states.Client().Session()),
+			zap.String("panic", supervisor.Detail(msg.Panic)), zap.ByteString("stack", msg.Stack))
+		f.states.Restart(crash.fetch)
+	}
+}
+
+// stop ends the feeds. A panic here would resurrect the actor.
+func (f *feed) stop() {
+	if f.states == nil {
+		return
+	}
+	supervisor.Guard(f.states.Stop, func(crash *supervisor.Crash) {
+		f.host.log.Error("stopping the feeds of a session panicked", zap.ByteString("stack", crash.Stack))
+	})
+}
+
+// answer does what the session asks for.
+func (f *feed) answer(q *feedQuestion) *feedAnswer {
+	a := &feedAnswer{feedQuestion: q}
+	keeper, key := f.host.cfg.Feeds, f.states.Client().Session()
+	if q.id != "" {
+		a.err = keeper.Put(key, f.states.Set(), q.id, q.value)
+		return a
+	}
+	for _, e := range f.states.Set().Entries() {
+		st := FeedState{
+			ID: e.ID, Trigger: string(e.Trigger), Source: e.Source.Shown(),
+			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Reason: f.states.Reason(e.ID),
+		}
+		v, known, stale := keeper.Status(key, e)
+		if st.Stale = stale; known {
+			st.Updated, st.Value = v.At, v.JSON
+		}
+		a.feeds = append(a.feeds, st)
+	}
+	return a
+}
+
+// The session's side.
+
+// sessionFeeds are what an awake session has of its feeds.
+type sessionFeeds struct {
+	set     feeds.Set
+	turn    *turnAt
+	actor   *actor.PID    // nil for a session without feeds
+	client  *feeds.Client // of the actor; nil without one
+	sources *fetcher      // what the feeds call; nil without an actor
+	seen    int64         // the latest change of the session's feeds that set has
+}
+
+// turnAt says which turn a session is in, to internal sources.
+type turnAt struct{ run, index atomic.Int64 }
+
+// keepFeeds returns the feeds of the session; they are made when they are first needed, so that
+// a session without feeds does not pay for them.
+func (s *session) keepFeeds(c actor.Context) *sessionFeeds {
 	if s.feeds == nil {
-		s.attend()
+		s.feeds = &sessionFeeds{turn: &turnAt{}}
+		s.syncFeeds(c)
 	}
 	return s.feeds
 }
 
-// attend begins to keep the session's feeds.
-func (s *session) attend() {
-	at, agent, sid := &whereabouts{}, s.ref.agent, s.ref.sid
-	opened := time.Unix(s.inc.Time().UnixTime())
+// spawnFeeds spawns the actor of the session's feeds.
+func (s *session) spawnFeeds(c actor.Context) {
+	f, agent, sid := s.feeds, s.ref.agent, s.ref.sid
+	at, opened := f.turn, time.Unix(s.inc.Time().UnixTime())
 	facts := func() feeds.Facts {
 		return feeds.Facts{
-			Session: feeds.SessionFacts{ID: sid, Run: at.run.Load(), Turn: at.turn.Load(), Opened: opened}, Agent: agent.Feeds.Agent,
+			Session: feeds.SessionFacts{ID: sid, Run: at.run.Load(), Turn: at.index.Load(), Opened: opened}, Agent: agent.Feeds.Agent,
 		}
 	}
-	s.feeds = &attendance{at: at, who: feeds.Session{
-		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Peers: agent.Feeds.Peers, Env: agent.Feeds.Environment,
-		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid},
-	}}
-	s.syncFeeds()
+	f.actor = c.Spawn(s.host.childProps.feed)
+	system, pid := s.host.system, f.actor
+	f.sources = &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid}
+	states := s.host.cfg.Feeds.Open(feeds.Session{
+		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Peers: agent.Feeds.Peers, Env: agent.Feeds.Environment, Fetcher: f.sources,
+	}, func(msg any) { system.Root.Send(pid, msg) })
+	f.client = states.Client()
+	s.tell(pid, states)
 }
 
 // followFeeds takes over what records have changed.
-func (s *session) followFeeds() {
+func (s *session) followFeeds(c actor.Context) {
 	switch changed := s.machine.State().Feeds.Changed; {
 	case s.feeds != nil && s.feeds.seen != changed:
-		s.syncFeeds()
+		s.syncFeeds(c)
 	case s.feeds == nil && changed != 0:
-		s.attend()
+		s.keepFeeds(c)
 	}
 }
 
 // syncFeeds takes over the set as the manifest and the session's records have it.
-func (s *session) syncFeeds() {
+func (s *session) syncFeeds(c actor.Context) {
 	f, state := s.feeds, &s.machine.State().Feeds
 	f.seen = state.Changed
 	edits := make([]feeds.Edit, len(state.Edits))
 	for i, e := range state.Edits {
 		edits[i] = feeds.Edit{ID: e.ID, Added: e.Added, Gone: e.Gone, Spec: e.Spec, Since: e.Since}
 	}
-	set, err := s.ref.agent.Feeds.Set.With(edits, state.Cleared)
+	of := s.ref.agent.Feeds.Set
+	set, err := of.With(edits, state.Cleared)
 	if err != nil { // another release wrote them
 		s.host.log.Error("the feeds that the model made cannot be read; those of the manifest are used", zap.String("SID", s.ref.sid), zap.Error(err))
-		set = s.ref.agent.Feeds.Set
+		set = of
 	}
 	f.set = set
-	if keeper := s.host.cfg.Feeds; keeper != nil && (f.ticks || f.set.Len() > 0) {
-		f.ticks = true
-		keeper.Sync(f.who, f.set)
+	// Instructions may name a feed of the manifest that the model has removed.
+	if f.actor == nil && s.host.cfg.Feeds != nil && set.Len()+of.Len() > 0 {
+		s.spawnFeeds(c)
 	}
+	if f.actor != nil {
+		s.tell(f.actor, &feedSet{set})
+	}
+}
+
+// askFeeds passes a request on to the actor of the feeds; feedAnswered answers it.
+func (s *session) askFeeds(c actor.Context, req *request) {
+	f, keeper := s.keepFeeds(c), s.host.cfg.Feeds
+	if f.actor != nil {
+		s.tell(f.actor, &feedQuestion{session: c.Self(), handle: s.expect(req), of: s, id: req.feed, value: req.value})
+		return
+	}
+	rep := s.feedReply(nil)
+	switch {
+	case req.op == opFeeds:
+	case keeper == nil:
+		rep.Err = messages.Errorf(messages.ErrConfig, "this host keeps no feeds")
+	default:
+		rep.Err = keeper.Put(s.inc.String(), f.set, req.feed, req.value) // there is no such feed
+	}
+	req.answer(rep)
+}
+
+// feedAnswered answers a request that was passed on.
+func (s *session) feedAnswered(c actor.Context, a *feedAnswer) {
+	req := s.asks[a.handle]
+	if a.of != s || req == nil {
+		return
+	}
+	delete(s.asks, a.handle)
+	rep := s.feedReply(a.feeds)
+	rep.Err = a.err
+	req.answer(rep)
+	s.settleDown()
+	s.closed(c)
+}
+
+// feedReply is the answer to a request about feeds.
+func (s *session) feedReply(all []FeedState) Reply {
+	return Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: all, feeds: s.feeds.source()}
+}
+
+// stopFeeds ends the actor of the feeds, and reports whether there is one; *actor.Terminated
+// says that it has ended. Values stay in the cache for the next activation.
+func (s *session) stopFeeds() bool {
+	if s.feeds == nil || s.feeds.actor == nil {
+		return false
+	}
+	s.tell(s.feeds.actor, &released{})
+	return true
 }
 
 // doFeeds does an internal action on feeds (docs/spec/streaming.md §7.4). What it changes counts
@@ -100,9 +277,9 @@ func (a *attempt) doFeeds(ctx context.Context, name, args string) (string, error
 	if keeper != nil {
 		keeper.Settle() // what the prompt has just fetched is there to be found
 		call.Counter = keeper.Counter()
-		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(a.feeds.who.Key, e) }
+		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(a.inc.String(), e) }
 	}
-	out, err := a.set.Do(call)
+	out, err := a.feeds.set.Do(call)
 	if err != nil {
 		reason := feeds.FailureReason(err)
 		if reason == feeds.ReasonFeedLimit {
@@ -111,8 +288,8 @@ func (a *attempt) doFeeds(ctx context.Context, name, args string) (string, error
 		return "", tools.Refuse(reason, err.Error())
 	}
 	if out.Fetch != "" {
-		_, v, known, _ := keeper.Get(ctx, a.feeds.who, a.set, out.Fetch, true)
-		e, _ := a.set.Get(out.Fetch)
+		_, v, known, _ := a.feeds.Get(ctx, a.feeds.set, out.Fetch, true)
+		e, _ := a.feeds.set.Get(out.Fetch)
 		return feeds.GetResult(e, v, known, a.host.cfg.Now(), call.Counter), nil
 	}
 	a.mu.Lock()
@@ -121,14 +298,6 @@ func (a *attempt) doFeeds(ctx context.Context, name, args string) (string, error
 		a.change = out.Change()
 	}
 	return out.Result, nil
-}
-
-// dismiss ends it. Values stay in the cache for the next activation.
-func (s *session) dismiss() {
-	if f := s.feeds; f != nil && f.ticks {
-		f.ticks = false
-		s.host.cfg.Feeds.Stop(f.who.Key)
-	}
 }
 
 // FeedState is what is known of a feed of a session.
@@ -149,30 +318,21 @@ type FeedState struct {
 	Failure string
 }
 
-func (s *session) feedStates() []FeedState {
-	var all []FeedState
-	f := s.attending()
-	for _, e := range f.set.Entries() {
-		st := FeedState{
-			ID: e.ID, Trigger: string(e.Trigger), Source: e.Source.Shown(),
-			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Stale: true,
-		}
-		if keeper := s.host.cfg.Feeds; keeper != nil {
-			v, known, stale := keeper.Status(f.who.Key, e)
-			if st.Stale = stale; known {
-				st.Updated, st.Value = v.At, v.JSON
-			}
-			st.Reason = keeper.Reason(f.who.Key, e)
-		}
-		all = append(all, st)
-	}
-	return all
+// feedSource is where the values of a session's feeds come from, away from its goroutine.
+type feedSource struct {
+	*feeds.Client // nil for a session without feeds
+	sources       *fetcher
+	set           feeds.Set
 }
 
-// feedAsk is what a fetch of a session's feeds needs, away from its goroutine.
-type feedAsk struct {
-	who feeds.Session
-	set feeds.Set
+func (f *sessionFeeds) source() *feedSource { return &feedSource{f.client, f.sources, f.set} }
+
+// get returns a feed of a set; ok is false when it is not there, or is disabled.
+func (f *feedSource) get(ctx context.Context, set feeds.Set, id string) (el feeds.Element, v feeds.Value, known, ok bool) {
+	if f.Client == nil {
+		return el, v, false, false
+	}
+	return f.Get(ctx, set, id, false)
 }
 
 // FeedValues returns feeds of a session by their ids, each with a value that a prompt would
@@ -180,15 +340,26 @@ type feedAsk struct {
 // are disabled, are left out. first is false for a value that goes on to a further host: then
 // what comes from another one is not given. It wakes the session.
 func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *Agent, ids []string, first bool) ([]FeedState, Reply, error) {
-	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
-	if err != nil || rep.feeds == nil || h.cfg.Feeds == nil {
-		return nil, rep, err
+	for n := 1; ; n++ {
+		rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
+		if err != nil {
+			return nil, rep, err
+		}
+		// The session may have gone to sleep between its answer and the look at its feeds.
+		if all, awake := feedValues(ctx, &rep, ids, first); awake || n == maxHops {
+			return all, rep, nil
+		}
 	}
+}
+
+// feedValues returns feeds of a session that has listed them. awake is false when it was asleep
+// again.
+func feedValues(ctx context.Context, rep *Reply, ids []string, first bool) (all []FeedState, awake bool) {
 	states := map[string]FeedState{}
 	for _, st := range rep.Feeds {
 		states[st.ID] = st
 	}
-	var all []FeedState
+	awake = true
 	for _, id := range ids {
 		st, ok := states[id]
 		if !ok || st.Disabled {
@@ -199,52 +370,53 @@ func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *A
 			all = append(all, st)
 			continue
 		}
-		el, v, known, ok := h.cfg.Feeds.Get(ctx, rep.feeds.who, rep.feeds.set, id, false)
+		el, v, known, ok := rep.feeds.get(ctx, rep.feeds.set, id)
 		if !ok {
 			continue
 		}
+		awake = awake && !errors.Is(el.Cause, feeds.ErrStopped)
 		st.Value, st.Updated, st.Stale, st.Reason = v.JSON, v.At, el.Stale, el.Reason
 		if !known {
 			st.Value, st.Updated, st.Stale, st.Failure = "", time.Time{}, true, el.Error
 		}
 		all = append(all, st)
 	}
-	return all, rep, nil
+	return all, awake
 }
 
 // AwaitFeeds returns when the value of one of the feeds is another one than in states, or when
 // ctx ends. It wakes the session, which may sleep again meanwhile.
 func (h *Host) AwaitFeeds(ctx context.Context, key messages.SessionKey, agent *Agent, states []FeedState) error {
 	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
-	if err != nil || rep.feeds == nil || h.cfg.Feeds == nil {
+	if err != nil || h.cfg.Feeds == nil {
 		return err
 	}
 	seen := map[string]string{}
 	for i := range states {
 		seen[states[i].ID] = states[i].Value
 	}
-	return h.cfg.Feeds.Await(ctx, rep.feeds.who.Key, rep.feeds.set, seen)
+	return h.cfg.Feeds.Await(ctx, rep.Inc.String(), rep.feeds.set, seen)
 }
 
-// fetchFeeds gets what a turn asks for, on a goroutine of the pool: the keeper bounds
-// how long a prompt waits, the turn's end how long a reference does.
-func (s *session) fetchFeeds(e *turn.FetchFeeds) {
-	f := s.attending()
-	f.at.run.Store(e.Run)
-	f.at.turn.Store(e.Turn)
-	ctx, h, box, agent, sid, inc, who, set := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.who, f.set
+// fetchFeeds gets what a turn asks for, on a goroutine of the pool: a prompt has a deadline for
+// its feeds, a reference waits until the turn ends.
+func (s *session) fetchFeeds(c actor.Context, e *turn.FetchFeeds) {
+	f := s.keepFeeds(c)
+	f.turn.run.Store(e.Run)
+	f.turn.index.Store(e.Turn)
+	ctx, h, box, agent, sid, inc, from := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.source()
 	h.run(func() {
 		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
 		supervisor.Guard(func() {
 			if len(e.Names) == 0 {
-				in.Feeds = slices.Concat(h.instructionsFeed(ctx, agent, sid, inc, who, e.Instructions), h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, who, set))
+				in.Feeds = slices.Concat(h.instructionsFeed(ctx, agent, sid, inc, from, e.Instructions), h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, from))
 				return
 			}
 			for _, name := range e.Names {
-				in.Feeds = append(in.Feeds, h.feed(ctx, agent, who, set, name))
+				in.Feeds = append(in.Feeds, h.feed(ctx, agent, from, from.set, name))
 			}
 		}, func(crash *supervisor.Crash) {
-			h.log.Error("fetching feeds crashed", zap.String("SID", who.Key), zap.ByteString("stack", crash.Stack))
+			h.log.Error("fetching feeds crashed", zap.String("SID", sid), zap.ByteString("stack", crash.Stack))
 			in.Feeds = nil
 			for _, name := range e.Names {
 				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed, Reason: "fetching it crashed"})
@@ -271,27 +443,27 @@ func (h *Host) profileFeed(ctx context.Context, agent *Agent, sid string) []mess
 	return []messages.Feed{fd}
 }
 
-func (h *Host) promptFeeds(ctx context.Context, who feeds.Session, set feeds.Set) []messages.Feed {
-	if h.cfg.Feeds == nil {
+func (h *Host) promptFeeds(ctx context.Context, from *feedSource) []messages.Feed {
+	if from.Client == nil {
 		return nil
 	}
-	els := h.cfg.Feeds.Prompt(ctx, who, set)
+	els := from.Prompt(ctx, from.set)
 	out := make([]messages.Feed, len(els))
 	if ctx.Err() == nil && slices.ContainsFunc(els, func(el feeds.Element) bool { return el.Late }) {
 		h.cfg.Observer.LimitReached(messages.LimitFeedDeadline, 1)
 	}
 	for i := range els {
 		if els[i].Cause != nil {
-			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", who.Key), zap.Error(els[i].Cause))
+			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", from.Session()), zap.Error(els[i].Cause))
 		}
 		out[i] = els[i].Feed()
-		charge(who, &out[i])
+		from.sources.charge(&out[i])
 	}
 	return out
 }
 
 // feed gets one feed, or a variable of the environment.
-func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set feeds.Set, id string) messages.Feed {
+func (h *Host) feed(ctx context.Context, agent *Agent, from *feedSource, set feeds.Set, id string) messages.Feed {
 	if name, ok := strings.CutPrefix(id, messages.EnvironmentFeed); ok {
 		if agent.Feeds.Environment != nil {
 			if v, ok := agent.Feeds.Environment(name); ok {
@@ -301,124 +473,10 @@ func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set fe
 		}
 		return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: name + " is not set"}
 	}
-	if h.cfg.Feeds != nil {
-		if el, _, _, ok := h.cfg.Feeds.Get(ctx, who, set, id, false); ok {
-			fd := el.Feed()
-			charge(who, &fd)
-			return fd
-		}
+	if el, _, _, ok := from.get(ctx, set, id); ok {
+		fd := el.Feed()
+		from.sources.charge(&fd)
+		return fd
 	}
 	return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: "there is no such feed, or it is disabled"}
-}
-
-// fetcher calls what feeds name as their sources. There is no ledger of it: a feed reads,
-// and no person can be asked about it, so a source that the gate does not simply approve
-// is denied.
-type fetcher struct {
-	host  *Host
-	agent *Agent
-	sid   string
-	inc   messages.Incarnation
-	epoch int64
-	self  *actor.PID // the session
-
-	mu    sync.Mutex
-	spent map[string]messages.Budget // by feed: used by agents for prompts, and not counted to a run
-}
-
-// spend remembers what an agent used for a feed.
-func (f *fetcher) spend(feed string, used messages.Budget) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.spent == nil {
-		f.spent = map[string]messages.Budget{}
-	}
-	f.spent[feed] = f.spent[feed].Plus(used)
-}
-
-// charge counts to a turn what agents used for a feed since the last turn that had it.
-func (f *fetcher) charge(fd *messages.Feed) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	used := f.spent[fd.ID]
-	fd.Tokens, fd.CostUSD = used.Tokens, used.CostUSD
-	delete(f.spent, fd.ID)
-}
-
-// charge is that of the session's fetcher, if the feed is an agent's.
-func charge(who feeds.Session, fd *messages.Feed) {
-	if f, ok := who.Fetcher.(*fetcher); ok {
-		f.charge(fd)
-	}
-}
-
-// Fetch implements feeds.Fetcher.
-func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
-	typ, targets := messages.ActionType(src.Kind), f.agent.Targets
-	class, ok := targets.Find(typ, src.Name)
-	if !ok {
-		return "", messages.Errorf(messages.ErrConfig, "%s %s is not available", typ, src.Name)
-	}
-	digest := sha256.Sum256([]byte(src.Params))
-	v := f.agent.Gate.Decide(tools.Request{SID: f.sid, Tool: src.Name, Class: class, ArgsDigest: digest})
-	if v.Answer != messages.GateApprove {
-		return "", messages.Errorf(messages.ErrDenied, "%s of %s %s: a feed cannot wait for anybody", v.Answer, typ, src.Name)
-	}
-	if d := targets.Timeout(typ, src.Name); d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, messages.Errorf(messages.ErrTimeout, "the source's time is up"))
-		defer cancel()
-	}
-	// No two fetches are the same call to a service that heeds keys.
-	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
-	call := &tools.Call{
-		SID: f.sid, Inc: f.inc, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
-		Host: catalog.Host{Session: load.Outputs{Store: f.host.cfg.Store}, Keep: f.keep},
-	}
-	patience := overrunGrace
-	if src.Kind == feeds.Agent {
-		patience = max(patience, targets.Grace(typ, src.Name))
-		call.Host.Feed = &catalog.FeedCall{ID: src.Feed, Fresh: src.Fresh}
-		call.Budget = messages.Budget{Tokens: src.Tokens, CostUSD: src.CostUSD}
-		if src.Counts {
-			call.Spend = func(used messages.Budget) { f.spend(src.Feed, used) }
-		}
-	}
-	type answer struct {
-		value string
-		err   error
-		crash *supervisor.Crash
-	}
-	done := make(chan answer, 1)
-	f.host.run(func() {
-		supervisor.Guard(func() {
-			value, err := targets.Do(ctx, call, typ, src.Params)
-			done <- answer{value: value, err: err}
-		}, func(crash *supervisor.Crash) { done <- answer{crash: crash} })
-	})
-	take := func(a answer) (string, error) {
-		if a.crash != nil {
-			panic(a.crash) // the keeper counts it, and restarts the feed with back-off
-		}
-		if a.err != nil {
-			_, text := catalog.Failure(a.err)
-			return "", &messages.Error{Code: messages.ErrActionsRuntime, Reason: "failed", Detail: text, Cause: a.err}
-		}
-		return a.value, nil
-	}
-	select {
-	case a := <-done:
-		return take(a)
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(patience)
-	defer grace.Stop()
-	select {
-	case a := <-done:
-		return take(a)
-	case <-grace.C:
-		f.host.cfg.Observer.Orphan()
-		f.host.log.Warn("a feed's source overran its time and was left behind", zap.String("SID", f.sid), zap.String("source", src.Name))
-		return "", context.Cause(ctx)
-	}
 }

@@ -191,7 +191,7 @@ func New(cfg Config) *Host {
 	// directory.aim), the other messages mean nothing to a stopped actor, and the
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
-	h.childProps = newChildProps()
+	h.childProps = newChildProps(h)
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	return h

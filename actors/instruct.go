@@ -13,7 +13,7 @@ import (
 // instructionsFeed is what the system says in front of all else in the turns of a run: made
 // for its first prompt, and the same from then on, which known names. Without it no model is
 // asked.
-func (h *Host) instructionsFeed(ctx context.Context, agent *Agent, sid string, inc messages.Incarnation, who feeds.Session, known messages.Digest) []messages.Feed {
+func (h *Host) instructionsFeed(ctx context.Context, agent *Agent, sid string, inc messages.Incarnation, from *feedSource, known messages.Digest) []messages.Feed {
 	if agent.Instructions == "" {
 		return nil
 	}
@@ -21,7 +21,7 @@ func (h *Host) instructionsFeed(ctx context.Context, agent *Agent, sid string, i
 	var err error
 	if known.IsZero() {
 		var text string
-		if text, err = agent.Fill(ctx, sid, func(id string) messages.Feed { return h.feed(ctx, agent, who, agent.Feeds.Set, id) }); err == nil {
+		if text, err = agent.Fill(ctx, sid, func(id string) messages.Feed { return h.feed(ctx, agent, from, agent.Feeds.Set, id) }); err == nil {
 			quoted, _ := jsontext.AppendQuote(nil, text)
 			fd.Value = string(quoted)
 		}

@@ -92,7 +92,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.Answer:
 		s.answer(e)
 	case *turn.FetchFeeds:
-		s.fetchFeeds(e)
+		s.fetchFeeds(c, e)
 	case *turn.OpenModel:
 		s.openModel(c, e)
 	case *turn.CancelModel:

@@ -59,14 +59,14 @@ func (w *waiters) answer(e *turn.AnswerRelic) {
 	}
 }
 
-// glance is a feed's look at a key-value relic. It changes nothing, is nothing to the
+// relicRead is a feed's look at a key-value relic. It changes nothing, is nothing to the
 // machine, and keeps no session awake.
-type glance struct {
+type relicRead struct {
 	relic, args string
 	answer      chan *turn.AnswerRelic // room for one
 }
 
-func (s *session) glanced(msg *glance) {
+func (s *session) readRelic(msg *relicRead) {
 	e := &turn.AnswerRelic{Err: errSessionStopped}
 	if s.machine != nil && s.dead == nil && !s.retired {
 		e.Result, e.Err = s.machine.State().ReadRelic(msg.relic, msg.args, s.host.cfg.Now())
@@ -77,7 +77,7 @@ func (s *session) glanced(msg *glance) {
 // keep lets a source of a feed look at a key-value relic of the session. The session
 // answers in a moment, or it has gone.
 func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
-	msg := &glance{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
+	msg := &relicRead{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
 	ctx, cancel := context.WithTimeoutCause(ctx, feeds.DefaultDeadline, messages.Errorf(messages.ErrTimeout, "the session's time to answer is up"))
 	defer cancel()
 	f.host.system.Root.Send(f.self, msg)

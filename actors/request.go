@@ -58,7 +58,7 @@ type Reply struct {
 	// Approvals answers opApprovals.
 	Approvals []turn.Approval
 	Feeds     []FeedState // answers opFeeds, with feeds
-	feeds     *feedAsk
+	feeds     *feedSource
 	Err       error
 }
 

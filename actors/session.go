@@ -26,7 +26,8 @@ import (
 //	*inbox                  ready: inputs of the children
 //	*acked                  ready: the journal's answer
 //	*alarm                  ready: a clock, or the lazy records' limit
-//	*glance                 any: a feed looks at a relic
+//	*relicRead              any: a feed looks at a relic
+//	*feedAnswer             ready: the actor of the feeds answers a request
 //	*sleep                  ready and idle
 //	*supervisor.Failure     ready: a child crashed
 //
@@ -64,7 +65,7 @@ type session struct {
 	// dialects that have none of that kind.
 	history *history
 	// feeds are the session's while it is awake; nil before a turn or a client needs them.
-	feeds *attendance
+	feeds *sessionFeeds
 	// detached are the actors of actions that no turn waits for.
 	detached map[detachedID]*actor.PID
 	clock    *clock // of what the driver has due; nil without any
@@ -119,8 +120,10 @@ func (s *session) Receive(c actor.Context) {
 		}
 	case *caughtUp:
 		s.catch(msg)
-	case *glance:
-		s.glanced(msg)
+	case *relicRead:
+		s.readRelic(msg)
+	case *feedAnswer:
+		s.feedAnswered(c, msg)
 	case *sleep:
 		s.retire(c)
 	case *supervisor.Failure:
@@ -135,6 +138,7 @@ func (s *session) Receive(c actor.Context) {
 		// ones take their place: what it keeps must not hold a session.
 		*s = session{host: s.host, retired: true, dead: errSessionStopped}
 	case *actor.Terminated:
+		s.childEnded(c, msg.Who)
 	default:
 		s.host.log.Warn("session: unknown message", zap.String("pid", c.Self().Id), zap.String("type", typeName(msg)))
 	}
@@ -191,9 +195,9 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.State, s.host.cfg.Rand)
 	s.drive = driver.New(s.machine, msg.Head.Seq)
 	if s.ref.agent.Feeds.Set.Len() > 0 {
-		s.attend()
+		s.keepFeeds(c)
 	}
-	s.followFeeds()
+	s.followFeeds(c)
 	if s.machine.Unsettled() {
 		s.step(c, msg.Settle)
 	}
@@ -211,6 +215,9 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 // requested handles a message from outside.
 func (s *session) requested(c actor.Context, req *request) {
 	switch {
+	case s.retired && s.feeds != nil && s.feeds.actor != nil: // until it has ended
+		s.waiting = append(s.waiting, req)
+		return
 	case s.retired:
 		c.Send(s.host.root, req)
 		return
@@ -267,18 +274,8 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opExpire:
 		s.step(c, &turn.Expire{})
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
-	case opFeeds:
-		f := s.attending()
-		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: s.feedStates(), feeds: &feedAsk{who: f.who, set: f.set}})
-	case opIngest:
-		rep := Reply{Inc: s.inc, Seq: s.machine.State().Seq}
-		if keeper := s.host.cfg.Feeds; keeper != nil {
-			f := s.attending()
-			rep.Err = keeper.Put(f.who.Key, f.set, req.feed, req.value)
-		} else {
-			rep.Err = messages.Errorf(messages.ErrConfig, "this host keeps no feeds")
-		}
-		req.answer(rep)
+	case opFeeds, opIngest:
+		s.askFeeds(c, req)
 	case opDescribe:
 		about := *req.about
 		about.Handle = s.expect(req)
@@ -374,7 +371,7 @@ func (s *session) step(c actor.Context, inputs ...turn.Input) {
 		if !s.drive.Resting() {
 			s.count(true) // before anybody hears of the run
 		}
-		s.followFeeds()
+		s.followFeeds(c)
 		s.dependenciesMet()
 		for _, e := range stepped.Ready {
 			s.perform(c, e)
@@ -435,10 +432,26 @@ func (s *session) retire(c actor.Context) {
 	s.goodbye(c)
 }
 
+// goodbye says that this activation is over, when its feeds have ended: the next one begins
+// behind them.
 func (s *session) goodbye(c actor.Context) {
 	s.retired = true
-	s.dismiss()
-	c.Send(s.host.root, &retired{ref: s.ref})
+	if !s.stopFeeds() {
+		c.Send(s.host.root, &retired{ref: s.ref})
+	}
+}
+
+// childEnded goes on with the end of an activation whose feeds have ended.
+func (s *session) childEnded(c actor.Context, child *actor.PID) {
+	if !s.retired || s.feeds == nil || !child.Equal(s.feeds.actor) {
+		return
+	}
+	s.feeds = nil
+	s.goodbye(c)
+	for _, req := range s.waiting {
+		c.Send(s.host.root, req)
+	}
+	s.waiting = nil
 }
 
 // snapshot leaves the state beside the log when enough was appended since the
@@ -474,7 +487,8 @@ func (s *session) release(why *messages.Error) {
 			s.box.close()
 		}
 		s.stopClock()
-		s.dismiss()
+		s.stopFeeds()
+		s.feeds = nil
 		s.count(false)
 		s.endAir(tools.ErrLetGo)
 		s.endDetached(true)

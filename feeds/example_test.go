@@ -46,9 +46,28 @@ func Example() {
 	_, err = out.Set.Do(feeds.Call{Name: feeds.RemoveFeed, Params: `{"id":"weather"}`})
 	fmt.Println(out.Result, feeds.FailureReason(err))
 
+	// The session is awake: its actor has the states of its feeds.
+	mailbox := make(chan any, 16)
+	states := keeper.Open(feeds.Session{Key: "s1", Fetcher: tools{}}, func(msg any) { mailbox <- msg })
+	states.Sync(out.Set)
+	asleep := make(chan struct{})
+	go func() {
+		defer close(asleep)
+		defer states.Stop()
+		for msg := range mailbox {
+			switch msg := msg.(type) {
+			case *feeds.Want:
+				states.Want(msg)
+			case *feeds.Fetch:
+				states.Ended(msg)
+			}
+		}
+	}()
+
 	// What a prompt begins with.
-	session := feeds.Session{Key: "s1", Fetcher: tools{}}
-	_, _ = os.Stdout.Write(feeds.AppendAll(nil, keeper.Prompt(context.Background(), session, out.Set)))
+	_, _ = os.Stdout.Write(feeds.AppendAll(nil, states.Client().Prompt(context.Background(), out.Set)))
+	close(mailbox)
+	<-asleep
 	// Output:
 	// {"id":"dice"} feed_not_found
 	// <context_feed id="now">

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -13,281 +13,213 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// await waits for a flight and gives what may be served: what it brought, or an older
-// value that is young enough. err says why it is not the former.
-func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight) (v Value, ok bool, err error) {
-	select {
-	case <-f.done: // first, if both are ready
-	default:
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			k.mu.Lock()
-			k.stats.Late++
-			k.mu.Unlock()
-			err = failCause(ReasonTimeout, fmt.Errorf("%w: %w", errLate, context.Cause(ctx)), "not fetched in time")
-		}
-	}
-	if err == nil {
-		if f.err == nil {
-			return f.value, true, nil
-		}
-		err = f.err
-	}
-	if isReason(err, ReasonDisabled) {
-		return Value{}, false, err
-	}
-	if v, ok = k.cache.get(valueKey(session, e)); !ok || !e.served(v, k.now()) && !(e.standsIn() && errors.Is(err, errLate)) {
-		return Value{}, false, err
-	}
-	v.Failed = true
-	return v, true, err
+// A Fetch is one fetch of a feed, and the message that says that it has ended. One that the wheel
+// started waits for a worker, unless a caller waits for it; then it runs at once. One that runs
+// when its session goes to sleep is the keeper's, until it ends or the session wakes.
+type Fetch struct {
+	client *Client // of the session that began it
+	entry  *Entry
+	env    []string
+	needs  []dependency
+	phase  atomic.Int32
+
+	// Written before phase says that it ended, and read after.
+	at    *place // where its feed's value is, which the cache may have lost
+	value Value
+	err   error
+
+	// Of the actor that owns the fetch, or of the keeper and under its lock.
+	owner  *Client
+	state  *state
+	result *result // nil while no caller waits
 }
 
-// errLate is in the error of a fetch that goes on and was not waited for.
-var errLate = errors.New("it goes on without those who asked")
+// Phases of a fetch.
+const (
+	fetchWaits int32 = iota // for a worker
+	fetchRuns
+	fetchLeft  // runs, and its session sleeps
+	fetchEnded // or was dropped before it ran
+)
 
-// element shows what await gave.
-func (k *Keeper) element(session string, e *Entry, v Value, ok bool, err error) Element {
-	el := Element{ID: e.ID, Cause: err, Reason: Why(err), Late: errors.Is(err, errLate)}
-	switch {
-	case ok:
-		el.Stale = e.stale(v, k.now())
-		if el.Stale && err == nil {
-			el.Reason = k.Reason(session, *e)
-		}
-		el.Body, el.Truncated, el.Value = injected(e, v.JSON, k.cfg.Counter)
-		el.Origin = v.Origin
-	case isReason(err, ReasonTimeout):
-		el.Error = ErrorTimeout
-	default:
-		el.Error = ErrorFailed
+// Feed is the id of its feed.
+func (x *Fetch) Feed() string { return x.entry.ID }
+
+// claim reports whether the caller is the one that runs the fetch. It is false for nil.
+func (x *Fetch) claim() bool { return x != nil && x.phase.CompareAndSwap(fetchWaits, fetchRuns) }
+
+// drop gives up a fetch that waits for a worker, and reports whether it did.
+func (x *Fetch) drop() bool { return x != nil && x.phase.CompareAndSwap(fetchWaits, fetchEnded) }
+
+// awaited returns what callers wait for.
+func (x *Fetch) awaited() *result {
+	if x.result == nil {
+		x.result = &result{done: make(chan struct{})}
 	}
-	return el
+	return x.result
 }
 
-func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
-
-// A round is one look at a set: every feed in it is decided once, so that those which
-// refer to another see what the prompt shows of it.
-type round struct {
-	k       *Keeper
-	session Session
-	set     Set
-	flights []*flight // by entry
+// A result is what a fetch brings, for those who wait for it. err and value are set before done is closed.
+type result struct {
+	done  chan struct{}
+	value Value
+	err   error
 }
 
-func (k *Keeper) round(s Session, set Set) *round {
-	return &round{k: k, session: s, set: set, flights: make([]*flight, len(set.entries))}
+// resultOf is a result that is there.
+func resultOf(v Value, err error) *result {
+	r := &result{done: make(chan struct{}), value: v, err: err}
+	close(r.done)
+	return r
 }
 
-// want returns the flight of a feed: one that has landed if the value at hand is fresh
-// enough and none is forced. It goes no deeper than a set is long.
-func (r *round) want(i int, force bool) *flight {
-	if r.flights[i] != nil {
-		return r.flights[i]
+// end tells those who wait what a fetch brought. r is nil without any.
+func (r *result) end(v Value, err error) {
+	if r == nil {
+		return
 	}
-	e := &r.set.entries[i]
-	key := valueKey(r.session.Key, e)
-	f := r.k.held(r.session.Key, key)
-	if f == nil && !force {
-		if v, ok := r.k.cache.get(key); ok && (e.fresh(v, r.k.now()) || e.Source.Kind == Remote && r.k.hears(r.session.Key, key)) {
-			f = landed(v, nil)
-		}
-	}
-	if f == nil {
-		f = r.fetch(e, key)
-	}
-	r.flights[i] = f
-	return f
-}
-
-func (r *round) fetch(e *Entry, key string) *flight {
-	deps := make([]dependency, 0, len(e.needs))
-	for _, name := range e.needs {
-		j := r.set.at(name)
-		if j < 0 || r.set.entries[j].Disabled {
-			return landed(Value{}, fail(messages.ErrConfig, ReasonNeeds, "needs %s: it is gone or disabled", name))
-		}
-		deps = append(deps, dependency{r.set.entries[j], r.want(j, false)})
-	}
-	return r.k.join(r.session, *e, key, deps, r.set.rules.Env)
-}
-
-// held returns the refusal of a feed that crashed and is not to be fetched now.
-func (k *Keeper) held(session, key string) *flight {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	a := k.sessions[session]
-	if a == nil {
-		return nil
-	}
-	c, ok := a.crashes[key]
-	switch {
-	case !ok || c.May(k.now()):
-		return nil
-	case c.Disabled():
-		return landed(Value{}, fail(messages.ErrCrash, ReasonDisabled, "it crashed %d times within %s", BackOffTimes+1, BackOffWindow))
-	}
-	return landed(Value{}, fail(messages.ErrCrash, ReasonBackOff, "it crashed and is restarted at %s", c.Next().UTC().Format(time.RFC3339)))
+	r.value, r.err = v, err
+	close(r.done)
 }
 
 type dependency struct {
-	entry  Entry
-	flight *flight
+	entry  *Entry
+	result *result
 }
 
-// fly fetches a feed whose value so far is at a place, or nowhere, and gives the time when
-// it has landed. A source that ends the goroutine ends its flight all the same.
-func (k *Keeper) fly(r *runway, at *place, s *Session, e *Entry, deps []dependency, env []string) time.Time {
+// begin runs a fetch that was claimed on a goroutine of its own. It is false after Close.
+func (k *Keeper) begin(x *Fetch) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return false
+	}
+	k.running.Add(1)
+	go func() {
+		defer k.running.Done()
+		k.run(x)
+	}()
+	return true
+}
+
+// run runs a fetch on the goroutine that calls it. A source that ends the goroutine ends its
+// fetch all the same.
+func (k *Keeper) run(x *Fetch) {
+	k.fetches.Add(1)
 	timeout := k.cfg.FetchTimeout
-	if e.Source.Kind == Agent {
+	if x.entry.Source.Kind == Agent {
 		timeout = max(timeout, AgentTimeout)
 	}
-	ctx := newPatience(k.ctx, timeout)
+	ctx := newLazyContext(k.ctx, timeout)
 	defer ctx.end()
-	l := landing{k: k, runway: r, at: at, session: s.Key, entry: e}
-	l.old, l.there = at.held()
+	old, there := x.at.held()
 	gone := true
 	defer func() {
 		if gone {
-			l.land(Value{}, &PanicError{Value: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
+			k.keep(x, old, there, Value{}, &PanicError{Value: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
 		}
 	}()
-	value, err := k.fetch(ctx, s, e, l.old, deps, env)
+	v, err := k.fetch(ctx, x, old)
 	gone = false
-	return l.land(value, err)
+	k.keep(x, old, there, v, err)
 }
 
-// landing is what the end of a flight needs of its beginning.
-type landing struct {
-	k       *Keeper
-	runway  *runway
-	at      *place
-	session string
-	entry   *Entry
-	old     Value
-	there   bool // an old one
-}
-
-// land ends a flight, tells those who wait for it, and gives the time.
-func (l *landing) land(v Value, err error) time.Time {
-	now := l.k.now()
-	v.At = now
-	if err == nil {
-		l.put(v)
-		if f, ok := l.cleared(); ok {
-			f.end(v, nil)
-			return now
-		}
-	} else if old := l.old; l.there && !old.Failed {
-		old.Failed = true
-		l.put(old)
+// keep keeps what a fetch brought, and says that it has ended. old is the value before it, if it
+// is there.
+func (k *Keeper) keep(x *Fetch, old Value, there bool, v Value, err error) {
+	v.At = k.now()
+	switch {
+	case err == nil:
+		k.put(x, old, v)
+	case there && !old.Failed:
+		failed := old
+		failed.Failed = true
+		k.put(x, old, failed)
 	}
-	l.clear(now, err).end(v, err)
-	return now
+	x.value, x.err = v, err
+	k.ended.Add(1)
+	if err != nil {
+		k.failed.Add(1)
+		if crashOf(err) != nil {
+			k.crashed.Add(1)
+		}
+	}
+	for !x.phase.CompareAndSwap(fetchRuns, fetchEnded) {
+		if k.endLeft(x) {
+			return
+		}
+	}
+	x.owner.post(x)
 }
 
 // put keeps a value where the one before it is, if it can.
-func (l *landing) put(v Value) {
-	if !l.at.take(v) {
-		l.at = l.k.cache.set(valueKey(l.session, l.entry), v)
+func (k *Keeper) put(x *Fetch, old, v Value) {
+	if !x.at.take(v) {
+		x.at = k.cache.set(x.client.key(x.entry), v)
 	}
-	if v.JSON != l.old.JSON {
-		l.k.watches.changed(valueKey(l.session, l.entry))
+	if v.JSON != old.JSON {
+		k.watches.changed(x.client.key(x.entry))
 	}
 }
 
-// cleared clears the runway of a feed that ticks and of which nothing is remembered,
-// so that only its own state changes. It is false for any other feed.
-func (l *landing) cleared() (f *flight, ok bool) {
-	r := l.runway
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.in == nil || r.crashed || r.failed {
-		return nil, false
-	}
-	l.k.ended.Add(1)
-	return r.clear(l.at), true
-}
-
-// clear clears the runway and remembers how the flight ended.
-func (l *landing) clear(now time.Time, err error) *flight {
-	k, r := l.k, l.runway
-	key := valueKey(l.session, l.entry)
-	var panicked *PanicError
-	crashed := errors.As(err, &panicked) && !isReason(err, ReasonNeeds) // that of a feed it needs is not its own
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.ended.Add(1)
-	if err != nil {
-		k.stats.Failed++
-	}
-	if crashed {
-		k.stats.Crashed++
-	}
-	a := k.sessions[l.session]
-	if a != nil {
-		k.remember(a, key, now, crashed, err == nil)
-		a.explain(key, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.in == nil {
-		delete(k.runways, key)
-	} else {
-		_, r.crashed = a.crashes[key]
-		_, r.failed = a.reasons[key]
-	}
-	return r.clear(l.at)
-}
-
-// explain keeps why the last fetch of a feed failed, until one succeeds. k.mu is held.
-func (a *active) explain(key string, err error) {
-	if err == nil {
-		delete(a.reasons, key)
+// leave takes over a fetch whose session goes to sleep.
+func (k *Keeper) leave(x *Fetch) {
+	if x.drop() {
 		return
 	}
-	if a.reasons == nil {
-		a.reasons = map[string]string{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if x.phase.CompareAndSwap(fetchRuns, fetchLeft) {
+		k.left[x.client.key(x.entry)] = x
+	} else { // its end is on the way to an actor that has stopped
+		x.result.end(x.value, x.err)
 	}
-	a.reasons[key] = Why(err)
 }
 
-// remember keeps the crashes of a feed when another fetch of it has ended. k.mu is held.
-func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeeded bool) {
-	c, known := a.crashes[key]
-	switch {
-	case crashed:
-		if a.crashes == nil {
-			a.crashes = map[string]Crashes{}
-		}
-		if c = c.Crashed(now); c.Disabled() {
-			k.stats.Disabled++
-		}
-		a.crashes[key] = c
-	case known && succeeded:
-		if c = c.Succeeded(); c.forgettable(now) {
-			delete(a.crashes, key)
-		} else {
-			a.crashes[key] = c
-		}
+// adopt returns the fetch of a feed that an earlier activation of the session has left running;
+// nil when there is none.
+func (k *Keeper) adopt(c *Client, s *state) *Fetch {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.left) == 0 {
+		return nil
 	}
+	key := c.key(s.entry)
+	x := k.left[key]
+	if x == nil {
+		return nil
+	}
+	delete(k.left, key)
+	x.owner, x.state = c, s
+	x.phase.Store(fetchRuns) // no other goroutine changes it from fetchLeft without the lock
+	return x
+}
+
+// endLeft ends a fetch whose session sleeps, and reports whether it was one.
+func (k *Keeper) endLeft(x *Fetch) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !x.phase.CompareAndSwap(fetchLeft, fetchEnded) {
+		return false // adopted meanwhile
+	}
+	delete(k.left, x.client.key(x.entry))
+	x.result.end(x.value, x.err)
+	return true
 }
 
 // fetch resolves what a feed refers to and asks its source. old is its value so far.
-func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old Value, deps []dependency, env []string) (v Value, err error) {
+func (k *Keeper) fetch(ctx *lazyContext, x *Fetch, old Value) (v Value, err error) {
+	s, e := &x.client.session, x.entry
 	var values map[string]string
-	if len(deps) > 0 {
-		values = make(map[string]string, len(deps))
+	if len(x.needs) > 0 {
+		values = make(map[string]string, len(x.needs))
 	}
-	for i := range deps {
-		d := &deps[i]
-		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
+	for _, d := range x.needs {
+		v, ok, err := k.await(ctx, s.Key, d.entry, d.result)
 		if !ok {
 			return Value{}, failCause(ReasonNeeds, err, "needs %s", d.entry.ID)
 		}
-		_, _, values[d.entry.ID] = injected(&d.entry, v.JSON, k.cfg.Counter)
+		_, _, values[d.entry.ID] = injected(d.entry, v.JSON, k.cfg.Counter)
 	}
 	src := e.Source
 	if src.Kind != Remote {
@@ -295,7 +227,7 @@ func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old Value, deps []de
 			return Value{}, err
 		}
 	}
-	v, same, err := k.ask(ctx, s, src, env, old.Tag)
+	v, same, err := k.ask(ctx, s, src, x.env, old.Tag)
 	if err == nil && same {
 		return old, nil
 	}

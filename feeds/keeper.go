@@ -92,41 +92,25 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// A Session is a session with feeds, and the sources of their values.
-type Session struct {
-	Key     string       // unique in the host and for ever: the incarnation
-	Fetcher Fetcher      // nil fails sources other than internal and ingest
-	Ingest  *Ingester    // nil fails ingest sources
-	Peers   Peers        // nil fails remote sources
-	Facts   func() Facts // of internal sources; nil is none. Called by many goroutines
-	// Env reads a variable for internal sources; nil is Internals.Env. Called by many
-	// goroutines.
-	Env func(name string) (string, bool)
-}
-
-// A Keeper fetches the feeds of all sessions of a host. It is safe for concurrent use, and
-// must be closed.
+// A Keeper has what the feeds of all sessions of a host share: the cache of their values, the
+// wheel, and the goroutines of fetches. What it knows of the sessions is which of their fetches
+// still run while they sleep. It is safe for concurrent use, and must be closed.
 type Keeper struct {
 	cfg      Config
 	cache    *Cache
 	ownCache bool
 	wheel    *Wheel
+	workers  workers         // run what is due
 	ctx      context.Context // of all fetches; ends at Close
 	stop     context.CancelFunc
 	running  sync.WaitGroup // fetches and workers
+	watches  watches
 
-	crew    crew // fetches what is due
-	fetches atomic.Int64
-	merged  atomic.Int64
-	ended   atomic.Int64 // fetches
+	fetches, merged, ended, failed, crashed, disabled, late atomic.Int64 // as in Stats
 
-	mu       sync.Mutex
-	closed   bool
-	runways  map[string]*runway // by valueKey: in the air, of feeds that do not tick
-	sessions map[string]*active
-	stats    Stats
-
-	watches watches
+	mu     sync.Mutex
+	closed bool
+	left   map[string]*Fetch // by valueKey: that run while their session sleeps
 }
 
 // Stats counts what a keeper did since it was made, for metrics.
@@ -144,11 +128,11 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (k *Keeper) Stats() Stats {
-	k.mu.Lock()
-	s := k.stats
-	k.mu.Unlock()
-	ended := k.ended.Load() // first: no flight ends that has not begun
-	s.Fetches, s.Merged = k.fetches.Load(), k.merged.Load()
+	ended := k.ended.Load() // first: no fetch ends that has not begun
+	s := Stats{
+		Fetches: k.fetches.Load(), Merged: k.merged.Load(), Failed: k.failed.Load(), Crashed: k.crashed.Load(),
+		Disabled: k.disabled.Load(), Late: k.late.Load(),
+	}
 	s.InFlight = int(s.Fetches - ended)
 	s.Periodic, s.Dropped = k.wheel.Len()
 	return s
@@ -162,7 +146,7 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{cfg: cfg, cache: cfg.Cache, runways: map[string]*runway{}, sessions: map[string]*active{}}
+	k := &Keeper{cfg: cfg, cache: cfg.Cache, left: map[string]*Fetch{}}
 	if k.cache == nil {
 		var err error
 		if k.cache, err = NewCache(0); err != nil {
@@ -171,8 +155,8 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 		k.ownCache = true
 	}
 	k.ctx, k.stop = context.WithCancel(context.Background())
-	k.crew = crew{k: k, most: cfg.Workers}
-	k.wheel = NewWheel(k.crew.take)
+	k.workers = workers{keeper: k, most: cfg.Workers}
+	k.wheel = NewWheel(tick)
 	return k, nil
 }
 
@@ -184,7 +168,7 @@ func (k *Keeper) Close() {
 	k.closed = true
 	k.mu.Unlock()
 	k.stop()
-	k.crew.dismiss()
+	k.workers.close()
 	k.wheel.Close()
 	k.running.Wait()
 	if first && k.ownCache {
@@ -192,84 +176,25 @@ func (k *Keeper) Close() {
 	}
 }
 
-// Sync starts, changes and stops the periodic feeds of a session by its set: a new feed is
-// fetched now, one with another interval or source is started again, a removed one stops.
-// Crashes of its feeds, periodic or not, are counted between the first Sync and Stop. Calls for
-// one session must not be concurrent.
-func (k *Keeper) Sync(s Session, set Set) {
-	k.mu.Lock()
-	if k.closed {
-		k.mu.Unlock()
-		return
-	}
-	a, ok := k.sessions[s.Key]
-	if !ok {
-		a = &active{}
-		k.sessions[s.Key] = a
-	}
-	var was Set
-	if a.synced != nil {
-		was = a.set
-	}
-	a.synced = &synced{s, set}
-	for key := range a.crashes { // of feeds that are gone
-		if !set.hasKey(s.Key, key) {
-			delete(a.crashes, key)
+// tick hands what is due to the actors of its sessions, feeds of one session together.
+func tick(due []Due) {
+	for len(due) > 0 {
+		c := due[0].client
+		n := 1
+		for n < len(due) && due[n].client == c {
+			n++
 		}
-	}
-	for key := range a.reasons {
-		if !set.hasKey(s.Key, key) {
-			delete(a.reasons, key)
+		m := &Starts{of: make([]start, n)}
+		for i := range m.of {
+			m.of[i] = start{due[i].Feed, due[i].Ticket}
 		}
-	}
-	k.settle(a)
-	k.subscribe(a)
-	runways := a.runways
-	k.mu.Unlock()
-
-	for i := range was.entries {
-		old := &was.entries[i]
-		if now, ok := set.Get(old.ID); old.ticks() && (!ok || !now.ticks()) {
-			k.wheel.Remove(s.Key, old.ID)
-		}
-	}
-	for _, r := range runways {
-		e := r.entry
-		old, ok := was.Get(e.ID)
-		if !ok || !old.ticks() || old.Interval != e.Interval || old.Version != e.Version {
-			k.wheel.add(s.Key, e.ID, r, e.Interval)
-		}
+		c.post(m)
+		due = due[n:]
 	}
 }
 
-// ticks reports whether a feed is fetched at intervals.
-func (e *Entry) ticks() bool { return e.Trigger == Periodic && !e.Disabled }
-
-func (s *Set) hasKey(session, key string) bool {
-	for i := range s.entries {
-		if valueKey(session, &s.entries[i]) == key {
-			return true
-		}
-	}
-	return false
-}
-
-// Stop ends the ticking of a session's feeds and forgets their crashes, as when the
-// session passivates. Values stay in the cache as long as it keeps them.
-func (k *Keeper) Stop(session string) {
-	k.wheel.RemoveSession(session)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if a := k.sessions[session]; a != nil {
-		for _, r := range a.runways {
-			k.leave(r)
-		}
-		for _, sub := range a.subscriptions {
-			sub.cancel()
-		}
-		delete(k.sessions, session)
-	}
-}
+// now is the time of the host.
+func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
 
 // Forget drops the values of a set's feeds, as when a session is erased.
 func (k *Keeper) Forget(session string, set Set) {
@@ -291,17 +216,6 @@ func (k *Keeper) Settle() { k.cache.Wait() }
 func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 	v, known = k.Value(session, e)
 	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
-}
-
-// Reason returns why the last fetch of a feed failed (Why); "" when it did not, or when the
-// session is not kept: between Stop and Sync.
-func (k *Keeper) Reason(session string, e Entry) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if a := k.sessions[session]; a != nil {
-		return a.reasons[valueKey(session, &e)]
-	}
-	return ""
 }
 
 // Put sets the value of a feed from outside, as a fetch would: it stands until the
@@ -330,49 +244,4 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	k.cache.Wait()
 	k.watches.changed(valueKey(session, &set.entries[i]))
 	return nil
-}
-
-// Prompt returns the elements of a prompt in the order of the set. Feeds whose value is too old
-// are fetched concurrently, after those they refer to, all under one deadline, or an earlier
-// one of their own; a feed that is late has an older value or none (docs/spec/streaming.md
-// §7.2). Late fetches go on for the next prompt. Prompt does not fail: elements have the errors.
-func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.Deadline)
-	defer cancel()
-	r := k.round(s, set)
-	for i := range set.entries {
-		if !set.entries[i].Disabled {
-			r.want(i, false)
-		}
-	}
-	out := make([]Element, 0, len(set.entries))
-	for i := range set.entries {
-		if f := r.flights[i]; f != nil {
-			e := &set.entries[i]
-			own, done := ctx, context.CancelFunc(func() {})
-			if e.Deadline > 0 {
-				own, done = context.WithDeadline(ctx, begun.Add(e.Deadline))
-			}
-			v, known, err := k.await(own, s.Key, e, f)
-			done()
-			out = append(out, k.element(s.Key, e, v, known, err))
-		}
-	}
-	return out
-}
-
-// Get returns one feed now, as for get_context_feed or the first use of $id: fetched if
-// its value is too old or refresh is set, for as long as ctx lasts. known reports whether
-// there is a value; ok whether there is a feed by that id which is not disabled.
-func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh bool) (el Element, v Value, known, ok bool) {
-	i := set.at(id)
-	if i < 0 || set.entries[i].Disabled {
-		return Element{}, Value{}, false, false
-	}
-	r := k.round(s, set)
-	f := r.want(i, refresh)
-	e := &set.entries[i]
-	v, known, err := k.await(ctx, s.Key, e, f)
-	return k.element(s.Key, e, v, known, err), v, known, true
 }

@@ -18,9 +18,9 @@ import (
 
 // bubble runs a test in virtual time with a keeper and a session whose tools are
 // scripted. The bubble's clock begins at midnight of 2000-01-01.
-func bubble(t *testing.T, cfg Config, test func(t *testing.T, k *Keeper, s Session, f *script)) {
+func bubble(t *testing.T, cfg Config, test func(t *testing.T, k *host, s Session, f *script)) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeeper(cfg)
+		k, err := newHost(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func seen(els []Element) string {
 	return strings.Join(out, " ")
 }
 
-func wantSeen(t *testing.T, k *Keeper, s Session, set Set, want string) []Element {
+func wantSeen(t *testing.T, k *host, s Session, set Set, want string) []Element {
 	t.Helper()
 	els := k.Prompt(context.Background(), s, set)
 	if got := seen(els); got != want {
@@ -111,7 +111,7 @@ func wantSeen(t *testing.T, k *Keeper, s Session, set Set, want string) []Elemen
 }
 
 func TestPromptOnDemand(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		kept := onDemand("kept", "")
 		kept.CacheTTL = ptr[int64](10)
 		off := onDemand("off", "")
@@ -145,7 +145,7 @@ func TestPromptOnDemand(t *testing.T) {
 // than the keeper's. While it is fetched its last value stands in, however old, unless its
 // cache_ttl says how old it may be.
 func TestOwnDeadline(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		slow, brief, bound, kept := onDemand("slow", ""), onDemand("brief", ""), onDemand("bound", ""), onDemand("kept", "")
 		slow.DeadlineMS, brief.DeadlineMS, bound.DeadlineMS, kept.DeadlineMS = 300, 100, 60_000, 100
 		kept.CacheTTL = ptr[int64](10)
@@ -171,7 +171,7 @@ func TestOwnDeadline(t *testing.T) {
 }
 
 func TestPromptDeadline(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		kept := onDemand("kept", "")
 		kept.CacheTTL = ptr[int64](100)
 		set := setOf(t, onDemand("slow", ""), kept, onDemand("bad", ""), onDemand("quick", ""))
@@ -207,7 +207,7 @@ func TestPromptDeadline(t *testing.T) {
 
 // One fetch is given up after its own time, for all that wait.
 func TestFetchTimeout(t *testing.T) {
-	bubble(t, Config{FetchTimeout: 5 * time.Second}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{FetchTimeout: 5 * time.Second}, func(t *testing.T, k *host, s Session, f *script) {
 		set := setOf(t, onDemand("slow", ""))
 		f.set("slow", after(time.Hour, "1"))
 		begun := time.Now()
@@ -219,7 +219,7 @@ func TestFetchTimeout(t *testing.T) {
 }
 
 func TestMergedFetches(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		set := setOf(t, onDemand("a", ""))
 		f.set("a", after(time.Second, `"one"`))
 		var all sync.WaitGroup
@@ -238,7 +238,7 @@ func TestMergedFetches(t *testing.T) {
 }
 
 func TestPromptReferences(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		long := onDemand("long", "")
 		long.MaxSizeBytes = ptr[int64](3)
 		set := setOf(t, onDemand("last", `{"whole":"$obj","in":"is ${obj.n} of $long, $$5","cut":"$long"}`), onDemand("obj", ""), long)
@@ -269,7 +269,7 @@ func TestPromptReferences(t *testing.T) {
 }
 
 func TestPeriodic(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		p := periodic("p", 30)
 		set := setOf(t, p)
 		k.Sync(s, set)
@@ -317,7 +317,7 @@ func TestPeriodic(t *testing.T) {
 		if f.count("p") != before+1 {
 			t.Error("a stopped session's feed was fetched")
 		}
-		if n, _ := k.wheel.Len(); n != 0 || len(k.sessions) != 0 {
+		if n, _ := k.wheel.Len(); n != 0 || len(k.actors) != 0 {
 			t.Error("something of the session is left")
 		}
 		wantSeen(t, k, s, set, fmt.Sprintf("p=p%d", before+2)) // too old, so this prompt fetches
@@ -326,7 +326,7 @@ func TestPeriodic(t *testing.T) {
 
 // cache_ttl of a periodic feed bounds staleness; 0 serves nothing when a refresh fails.
 func TestPeriodicTTL(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		long, never := periodic("long", 10), periodic("never", 10)
 		long.CacheTTL, never.CacheTTL = ptr[int64](300), ptr[int64](0)
 		set := setOf(t, long, never)
@@ -348,7 +348,7 @@ func TestPeriodicTTL(t *testing.T) {
 }
 
 func TestSyncRestarts(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		set := setOf(t, periodic("p", 30), periodic("q", 30))
 		k.Sync(s, set)
 		do := func(name, params string) {
@@ -390,7 +390,7 @@ func TestSyncRestarts(t *testing.T) {
 }
 
 func TestCrashes(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("p", panicking)
 		set := setOf(t, periodic("p", 60), onDemand("o", ""))
 		begun := time.Now()
@@ -433,7 +433,7 @@ func TestCrashes(t *testing.T) {
 // A source that ends the goroutine it is called on crashes its feed and no more: a caller that
 // waits is told, its worker is replaced, and the feed goes on behind its back-off.
 func TestSourceExits(t *testing.T) {
-	bubble(t, Config{Workers: 1}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{Workers: 1}, func(t *testing.T, k *host, s Session, f *script) {
 		set := setOf(t, periodic("p", 60), periodic("q", 60), periodic("r", 60), onDemand("o", ""), onDemand("n", `{"x":"$o"}`))
 		f.set("p", exiting)
 		f.set("r", exiting)
@@ -473,7 +473,7 @@ func TestSourceExits(t *testing.T) {
 // Crashes of an on-demand feed hold it back, too, and an older value is shown
 // meanwhile.
 func TestCrashOnDemand(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		o := onDemand("o", "")
 		o.CacheTTL = ptr[int64](3600)
 		set := setOf(t, o)
@@ -505,7 +505,7 @@ func TestCrashOnDemand(t *testing.T) {
 
 // No call makes a feed need a disabled one; a state that was tampered with may.
 func TestNeedsDisabled(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		set, err := setOf(t, onDemand("a", `{"x":"$b"}`), onDemand("b", "")).With([]Edit{
 			{ID: "b", Spec: `{"id":"b","enabled":"no","source":{"type":"tool","name":"b"}}`},
 		}, 0)
@@ -520,7 +520,7 @@ func TestNeedsDisabled(t *testing.T) {
 
 // What cannot be fetched is failed, each for its reason.
 func TestFailedFetches(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("text", func(context.Context, Source) (string, error) { return "no JSON", nil })
 		f.set("two", func(context.Context, Source) (string, error) { return "1 2", nil })
 		f.set("big", func(context.Context, Source) (string, error) {
@@ -547,7 +547,7 @@ func TestFailedFetches(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		o := onDemand("o", "")
 		o.CacheTTL = ptr[int64](60)
 		off := onDemand("off", "")
@@ -612,7 +612,7 @@ func TestGet(t *testing.T) {
 // Each session shows what its own manifest allows, also by a reference.
 func TestEnvironmentOfSessions(t *testing.T) {
 	cfg := Config{Internals: Internals{Env: func(name string) (string, bool) { return "of " + name, true }}}
-	bubble(t, cfg, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, cfg, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("name", func(context.Context, Source) (string, error) { return `["HOME","SECRET"]`, nil })
 		set := setOf(t, Spec{ID: "home", Type: "internal", Source: SourceSpec{Action: Env, Params: `{"names":["HOME"]}`}}, onDemand("name", ""),
 			Spec{ID: "both", Type: "internal", Source: SourceSpec{Action: Env, Params: `{"names":"$name"}`}})
@@ -622,7 +622,7 @@ func TestEnvironmentOfSessions(t *testing.T) {
 
 // Close waits for what still runs, and what is counted adds up.
 func TestCloseAndStats(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("deaf", func(context.Context, Source) (string, error) { time.Sleep(10 * time.Second); return "1", nil })
 		f.set("bad", panicking)
 		set := setOf(t, onDemand("deaf", ""), onDemand("bad", ""), periodic("p", 5))
@@ -649,7 +649,7 @@ func TestCloseAndStats(t *testing.T) {
 // However many feeds are due at once, no more than Workers are fetched at a time, and
 // afterwards nothing runs.
 func TestWorkersAreBounded(t *testing.T) {
-	bubble(t, Config{Workers: 3}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{Workers: 3}, func(t *testing.T, k *host, s Session, f *script) {
 		var now, most atomic.Int64
 		fetch := fetchFunc(func(ctx context.Context, _ Source) (string, error) {
 			n := now.Add(1)
@@ -663,17 +663,17 @@ func TestWorkersAreBounded(t *testing.T) {
 			k.Sync(Session{Key: fmt.Sprint(i), Fetcher: fetch}, set)
 		}
 		time.Sleep(50 * time.Second)
-		k.crew.mu.Lock()
-		defer k.crew.mu.Unlock()
-		if n := k.Stats().InFlight; most.Load() != 3 || k.crew.workers != 0 || k.crew.due != nil || n != 0 {
-			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.crew.workers, n)
+		k.workers.mu.Lock()
+		defer k.workers.mu.Unlock()
+		if n := k.Stats().InFlight; most.Load() != 3 || k.workers.running != 0 || k.workers.waiting != nil || n != 0 {
+			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.workers.running, n)
 		}
 	})
 }
 
 // Prompts, changes and ticks of many sessions at once, for the race detector.
 func TestKeeperRace(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, _ Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, _ Session, f *script) {
 		f.set("p", failing)
 		f.set("c", panicking)
 		var all sync.WaitGroup
@@ -713,7 +713,7 @@ func TestWithoutCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cache.Close()
-		k, err := NewKeeper(Config{Cache: cache})
+		k, err := newHost(Config{Cache: cache})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -810,7 +810,7 @@ func TestInternals(t *testing.T) {
 }
 
 func TestKeeperIngests(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, _ *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, _ *script) {
 		var files fs.FS = fstest.MapFS{"a": &fstest.MapFile{Data: []byte("0123456789")}}
 		s.Ingest = &Ingester{Files: files}
 		s.Facts = func() Facts { return Facts{Session: SessionFacts{ID: "t:u:s"}} }

@@ -29,7 +29,7 @@ func BenchmarkKeeper100000PeriodicFeedsAt1s(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	k, err := NewKeeper(Config{})
+	k, err := newHost(Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

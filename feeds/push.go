@@ -12,62 +12,58 @@ import (
 // as long as its session is awake. While the peer can be heard, the value at hand is fresh; when
 // it cannot, the feed is fetched as any other.
 
-// A subscription is to the changes of one remote feed.
+// A subscription is to the changes of one remote feed. The nil one hears nothing.
 type subscription struct {
 	cancel context.CancelFunc
-	heard  atomic.Bool // the peer answered the last request
+	hears  atomic.Bool // the peer answered the last request
 }
 
-// subscribe brings the subscriptions of a session in line with its set. k.mu is held.
-func (k *Keeper) subscribe(a *active) {
-	s := a.session
-	wanted := map[string]*Entry{}
-	for i := range a.set.entries {
-		e := &a.set.entries[i]
-		if e.Source.Kind != Remote || e.Disabled || s.Peers == nil {
-			continue
-		}
-		if p, ok := e.Source.Peer(); ok && p.Push {
-			wanted[valueKey(s.Key, e)] = e
-		}
+// heard reports whether the value at hand is fresh because the peer would have said otherwise.
+func (sub *subscription) heard() bool { return sub != nil && sub.hears.Load() }
+
+func (sub *subscription) end() {
+	if sub != nil {
+		sub.cancel()
 	}
-	for key, sub := range a.subscriptions {
-		if wanted[key] == nil {
-			sub.cancel()
-			delete(a.subscriptions, key)
-		}
-	}
-	for key, e := range wanted {
-		if a.subscriptions[key] != nil {
-			continue
-		}
-		if a.subscriptions == nil {
-			a.subscriptions = map[string]*subscription{}
+}
+
+// subscribe begins or ends the subscription of a feed, as its definition has it.
+func (f *States) subscribe(s *state) {
+	e, k := s.entry, f.client.keeper
+	p, ok := e.Source.Peer()
+	switch pushed := ok && p.Push && !e.Disabled && f.client.session.Peers != nil; {
+	case !pushed:
+		s.changes.end()
+		s.changes = nil
+	case s.changes == nil:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.closed {
+			return
 		}
 		ctx, cancel := context.WithCancel(k.ctx)
-		sub := &subscription{cancel: cancel}
-		a.subscriptions[key] = sub
+		s.changes = &subscription{cancel: cancel}
 		k.running.Add(1)
-		go k.hear(ctx, sub, s, *e)
+		go k.hear(ctx, s.changes, f.client, e)
 	}
 }
 
 // hear asks the peer for changes until ctx ends, once in BackOffFirst at most. A peer that does
 // not answer, or whose changes bring nothing new, is asked again with the pauses of a feed that
 // crashes.
-func (k *Keeper) hear(ctx context.Context, sub *subscription, s Session, e Entry) {
+func (k *Keeper) hear(ctx context.Context, sub *subscription, c *Client, e *Entry) {
 	defer k.running.Done()
-	key, pause := valueKey(s.Key, &e), BackOffFirst
+	key, pause := c.key(e), BackOffFirst
 	for ctx.Err() == nil {
 		v, _ := k.cache.get(key)
 		begun := time.Now()
-		changed, err := s.Peers.Wait(ctx, e.Source, v.Tag)
+		changed, err := c.session.Peers.Wait(ctx, e.Source, v.Tag)
 		heard := err == nil
 		if heard && changed {
-			now, fetched := k.again(ctx, s.Key, e.ID)
+			now, fetched := c.again(ctx, e.ID)
 			heard = fetched && now.Tag != "" && now.Tag != v.Tag
 		}
-		sub.heard.Store(heard)
+		sub.hears.Store(heard)
 		rest := BackOffFirst - time.Since(begun)
 		if heard {
 			pause = BackOffFirst
@@ -83,29 +79,6 @@ func (k *Keeper) hear(ctx context.Context, sub *subscription, s Session, e Entry
 			timer.Stop()
 		}
 	}
-}
-
-// again fetches a feed of a session that is kept; ok is false when it has no new value.
-func (k *Keeper) again(ctx context.Context, session, id string) (v Value, ok bool) {
-	k.mu.Lock()
-	var in *synced
-	if a := k.sessions[session]; a != nil {
-		in = a.synced
-	}
-	k.mu.Unlock()
-	if in == nil {
-		return Value{}, false
-	}
-	el, v, known, _ := k.Get(ctx, in.session, in.set, id, true)
-	return v, known && el.Cause == nil
-}
-
-// hears reports whether a feed's value is fresh because its peer would have said otherwise.
-func (k *Keeper) hears(session, key string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	a := k.sessions[session]
-	return a != nil && a.subscriptions[key] != nil && a.subscriptions[key].heard.Load()
 }
 
 // watches are the callers of Await, by valueKey of what they wait for.

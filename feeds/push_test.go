@@ -72,7 +72,7 @@ func (p *announcer) counts() (fetched, waited int) {
 // A pushed feed is fetched when its peer has another value and at no other time; a peer that is
 // gone is asked with pauses, and prompts fetch again; a session that sleeps does not ask.
 func TestPush(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, _ *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, _ *script) {
 		p := &announcer{change: make(chan struct{})}
 		s.Peers = p
 		set := setOf(t, Spec{ID: "x", Source: SourceSpec{Type: "remote", Params: PeerParams("https://h:1", "a:b:c", "x", "S", true)}})
@@ -136,7 +136,7 @@ func TestPush(t *testing.T) {
 
 // Await returns at a change of the value, however it came, and of no other feed's.
 func TestAwait(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("a", func(context.Context, Source) (string, error) { return "1", nil })
 		set := setOf(t, onDemand("a", ""), onDemand("b", ""))
 		wantSeen(t, k, s, setOf(t, onDemand("a", "")), "a=1")

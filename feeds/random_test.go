@@ -35,7 +35,7 @@ func TestRandomLives(t *testing.T) {
 
 // randomLives is the world of a seed.
 func randomLives(t *testing.T, seed uint64) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, _ Session, _ *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, _ Session, _ *script) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		var lives []*life
 		for n := range 3 {
@@ -83,7 +83,7 @@ func randomLives(t *testing.T, seed uint64) {
 // life is a session and the log of what its sources were asked.
 type life struct {
 	t     *testing.T
-	k     *Keeper
+	k     *host
 	n     int
 	seed  uint64
 	set   Set
@@ -113,7 +113,7 @@ type asked struct {
 	prompted     bool // a prompt was under way
 }
 
-func newLife(t *testing.T, k *Keeper, seed uint64, n int, rnd *rand.Rand) *life {
+func newLife(t *testing.T, k *host, seed uint64, n int, rnd *rand.Rand) *life {
 	l := &life{t: t, k: k, n: n, seed: seed, calm: rnd.IntN(3) == 0, frail: rnd.IntN(6) == 0, log: map[string][]*asked{}}
 	short := periodic("short", 7)
 	short.CacheTTL, short.MaxSizeBytes = ptr[int64](10), ptr[int64](6)

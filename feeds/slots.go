@@ -27,7 +27,7 @@ type Due struct {
 	Session string
 	Feed    string
 	Ticket  Ticket
-	runway  *runway // what the keeper gave with it
+	client  *Client // what the session gave with it
 }
 
 // slots is the pure part of the wheel: who is due when, without clock or goroutine.
@@ -49,7 +49,7 @@ type slots struct {
 
 type entry struct {
 	session, feed string
-	runway        *runway
+	client        *Client
 	interval      int64 // ticks
 	due           int64
 	prev, next    int32  // in the slot
@@ -79,7 +79,7 @@ func (s *slots) find(session, feed string) int32 {
 
 // add starts a feed, or gives one that is there another interval from now on. What is
 // due at once is the caller's to hand over: the entry is running.
-func (s *slots) add(session, feed string, r *runway, interval, at int64) Due {
+func (s *slots) add(session, feed string, c *Client, interval, at int64) Due {
 	i := s.find(session, feed)
 	if i == none {
 		if i = s.free; i != none {
@@ -100,7 +100,7 @@ func (s *slots) add(session, feed string, r *runway, interval, at int64) Due {
 		s.unplace(i)
 	}
 	e := &s.entries[i]
-	e.runway, e.interval = r, interval
+	e.client, e.interval = c, interval
 	s.place(i, at+interval)
 	return s.begin(i)
 }
@@ -110,7 +110,7 @@ func (s *slots) begin(i int32) Due {
 	s.starts++
 	e := &s.entries[i]
 	e.running, e.start = true, s.starts
-	return Due{Session: e.session, Feed: e.feed, Ticket: Ticket{i, e.start}, runway: e.runway}
+	return Due{Session: e.session, Feed: e.feed, Ticket: Ticket{i, e.start}, client: e.client}
 }
 
 func (s *slots) remove(session, feed string) {

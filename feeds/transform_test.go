@@ -9,7 +9,7 @@ import (
 
 // A value is changed before it is kept, by fetches and from outside; what fails keeps nothing.
 func TestTransform(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("x", func(context.Context, Source) (string, error) { return `"a\nb\nc"`, nil })
 		spec := onDemand("x", "")
 		spec.Transform = `[ {"op": "tail", "lines": 2} ]`

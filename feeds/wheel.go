@@ -55,8 +55,8 @@ func (w *Wheel) Add(session, feed string, interval time.Duration) {
 	w.add(session, feed, nil, interval)
 }
 
-// add starts a feed that is handed over together with its runway.
-func (w *Wheel) add(session, feed string, r *runway, interval time.Duration) {
+// add starts a feed that is handed over together with the client of its session.
+func (w *Wheel) add(session, feed string, c *Client, interval time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -69,7 +69,7 @@ func (w *Wheel) add(session, feed string, r *runway, interval time.Duration) {
 		go w.turn(w.ended)
 	}
 	ticks := max(1, int64((interval+Tick-1)/Tick))
-	w.waiting = append(w.waiting, w.slots.add(session, feed, r, ticks, w.tickAfter(now)))
+	w.waiting = append(w.waiting, w.slots.add(session, feed, c, ticks, w.tickAfter(now)))
 	w.poke()
 }
 

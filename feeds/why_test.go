@@ -44,7 +44,7 @@ func TestWhy(t *testing.T) {
 // The reason of the last failure stays until a fetch succeeds, of feeds that tick and of
 // others.
 func TestReasons(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		refuses := func(context.Context, Source) (string, error) {
 			return "", fail(messages.ErrConfig, ReasonUnreachable, "not today")
 		}

@@ -30,7 +30,7 @@ type Failure struct {
 	Panic any
 	Stack []byte
 	For   any
-	// Stopped reports whether the child is gone; otherwise it is being restarted.
+	// Stopped reports whether the child is gone; otherwise it is being restarted, or goes on.
 	Stopped bool
 }
 
@@ -99,14 +99,28 @@ func Detail(p any) string {
 	return "panic: " + clip.Short(s, maxDetailBytes)
 }
 
-// OfTurn is the strategy of a session over the children of its turns: stop the
-// child and tell the session.
+// A Part is what a failure is (Crash.For) that concerns a part of an actor's state. The actor goes
+// on, and begins that part anew when it gets the Failure.
+type Part interface {
+	// Part names the part.
+	Part() string
+}
+
+// OfTurn is the strategy of a session over its children: stop the child and tell the session; or,
+// when only a part of the child's state has failed, tell the child, and let it go on.
 type OfTurn struct{}
 
 // HandleFailure implements actor.SupervisorStrategy.
 func (OfTurn) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	f := failureOf(child, reason, true)
+	if _, ok := f.For.(Part); ok {
+		f.Stopped = false
+		sys.Root.Send(child, f)
+		sup.ResumeChildren(child)
+		return
+	}
 	sup.StopChildren(child)
-	report(sys, sup, failureOf(child, reason, true))
+	report(sys, sup, f)
 }
 
 // OfSessions is the strategy of the root over the sessions: restart from the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,57 @@ func TestOfTurn(t *testing.T) {
 		<-p.ended
 		if child.starts != 1 {
 			t.Errorf("the child started %d times", child.starts)
+		}
+	})
+}
+
+// part is a part of a child's state.
+type part string
+
+func (p part) Part() string { return string(p) }
+
+// mended keeps what it gets, and panics with what it is told to.
+type mended struct {
+	starts int
+	got    []string
+}
+
+func (m *mended) Receive(c actor.Context) {
+	switch msg := c.Message().(type) {
+	case *actor.Started:
+		m.starts++
+	case string:
+		m.got = append(m.got, msg)
+	case *supervisor.Failure:
+		m.got = append(m.got, fmt.Sprint(msg.For.(part).Part(), " ", msg.Panic, " ", msg.Stopped))
+	case *supervisor.Crash:
+		panic(msg)
+	}
+}
+
+// A child of which a part has failed goes on as it is, and is told which; its parent is not. What
+// came meanwhile is handled.
+func TestOfTurnPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		child := &mended{}
+		sys, p, pid := spawn(t, supervisor.OfTurn{}, child)
+		sys.Root.Send(pid, "before")
+		for _, name := range []part{"one", "two"} {
+			sys.Root.Send(pid, &supervisor.Crash{Panic: "boom", For: name})
+			sys.Root.Send(pid, "behind")
+			synctest.Wait()
+		}
+		slices.Sort(child.got[1:3]) // the message may overtake the failure, or not
+		slices.Sort(child.got[3:])
+		if want := []string{"before", "behind", "one boom false", "behind", "two boom false"}; !slices.Equal(child.got, want) || child.starts != 1 {
+			t.Errorf("the child started %d times and got %q, want %q", child.starts, child.got, want)
+		}
+		select {
+		case f := <-p.told:
+			t.Errorf("the parent is told %+v", f)
+		case <-p.ended:
+			t.Error("the child has ended")
+		default:
 		}
 	})
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// patience is the context of one fetch: it ends with its parent, or at its deadline. The
+// lazyContext is the context of one fetch: it ends with its parent, or at its deadline. The
 // timer, and the place in the parent, are made when a caller asks for more than the time:
 // most fetches of most hosts are over before anybody has waited for their end, and there
 // may be 100,000 a second of them.
 //
 // It is safe for concurrent use. Its maker must call end.
-type patience struct {
+type lazyContext struct {
 	parent   context.Context
 	deadline time.Time
 
@@ -22,12 +22,12 @@ type patience struct {
 	ended  bool
 }
 
-func newPatience(parent context.Context, timeout time.Duration) *patience {
-	return &patience{parent: parent, deadline: time.Now().Add(timeout)}
+func newLazyContext(parent context.Context, timeout time.Duration) *lazyContext {
+	return &lazyContext{parent: parent, deadline: time.Now().Add(timeout)}
 }
 
 // whole returns the real context, and makes it on the first call.
-func (p *patience) whole() context.Context {
+func (p *lazyContext) whole() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.real == nil {
@@ -40,7 +40,7 @@ func (p *patience) whole() context.Context {
 }
 
 // end gives up what is held. Who still has the context finds it cancelled.
-func (p *patience) end() {
+func (p *lazyContext) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
@@ -50,20 +50,20 @@ func (p *patience) end() {
 }
 
 // Deadline implements context.Context.
-func (p *patience) Deadline() (time.Time, bool) { return p.deadline, true }
+func (p *lazyContext) Deadline() (time.Time, bool) { return p.deadline, true }
 
 // Done implements context.Context.
-func (p *patience) Done() <-chan struct{} { return p.whole().Done() }
+func (p *lazyContext) Done() <-chan struct{} { return p.whole().Done() }
 
 // Err implements context.Context.
-func (p *patience) Err() error { return p.whole().Err() }
+func (p *lazyContext) Err() error { return p.whole().Err() }
 
 // Value implements context.Context. It goes by the whole one, in which package context
 // finds what ends it and why.
-func (p *patience) Value(key any) any { return p.whole().Value(key) }
+func (p *lazyContext) Value(key any) any { return p.whole().Value(key) }
 
 // over reports whether the fetch was given up, without making anything.
-func (p *patience) over() bool {
+func (p *lazyContext) over() bool {
 	p.mu.Lock()
 	real := p.real
 	p.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 )
 
 // Fetches that wait bring as many workers as there may be, whatever was before.
-func TestCrewGrowsWithWaiting(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, _ Session, _ *script) {
+func TestWorkersGrowWithWaiting(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *host, _ Session, _ *script) {
 		var most atomic.Int64
 		var wait atomic.Bool
 		f := fetchFunc(func(ctx context.Context, src Source) (string, error) {
-			k.crew.mu.Lock()
-			most.Store(max(most.Load(), int64(k.crew.workers)))
-			k.crew.mu.Unlock()
+			k.workers.mu.Lock()
+			most.Store(max(most.Load(), int64(k.workers.running)))
+			k.workers.mu.Unlock()
 			if wait.Load() {
 				return after(time.Second, "1")(ctx, src)
 			}
@@ -41,23 +41,24 @@ func TestCrewGrowsWithWaiting(t *testing.T) {
 }
 
 // A queue that is never empty keeps no more than what waits in it.
-func TestCrewKeepsWhatWaits(t *testing.T) {
-	c := crew{}
-	batch := make([]Due, 8)
+func TestWorkersKeepWhatWaits(t *testing.T) {
+	w := workers{}
 	for range 1000 {
-		c.take(batch)
-		c.done = len(c.due) - 3
+		for range 8 {
+			w.take(&Fetch{})
+		}
+		w.taken = len(w.waiting) - 3
 	}
-	if cap(c.due) > 100 {
-		t.Errorf("room for %d where 11 wait at most", cap(c.due))
+	if cap(w.waiting) > 100 {
+		t.Errorf("room for %d where 11 wait at most", cap(w.waiting))
 	}
 }
 
 // What is due when the keeper is closed is fetched no more, and Close waits for what is
 // under way.
-func TestCloseDismissesTheCrew(t *testing.T) {
+func TestCloseEndsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeeper(Config{Workers: 2})
+		k, err := newHost(Config{Workers: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,11 +76,11 @@ func TestCloseDismissesTheCrew(t *testing.T) {
 		if d := time.Since(began); d != 9*time.Second || n.Load() != 2 {
 			t.Errorf("closed after %s with %d fetches", d, n.Load())
 		}
-		if st := k.Stats(); st.InFlight != 0 || k.crew.workers != 0 || k.crew.due != nil {
-			t.Errorf("%+v, %d workers", st, k.crew.workers)
+		if st := k.Stats(); st.InFlight != 0 || k.workers.running != 0 || k.workers.waiting != nil {
+			t.Errorf("%+v, %d workers", st, k.workers.running)
 		}
-		k.crew.take([]Due{{Session: "s", Feed: "a"}})
-		if k.crew.workers != 0 {
+		k.workers.take(&Fetch{})
+		if k.workers.running != 0 {
 			t.Error("a worker came after all")
 		}
 	})

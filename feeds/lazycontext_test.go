@@ -10,24 +10,24 @@ import (
 )
 
 // A fetch's context is one like any other, for those who look.
-func TestPatience(t *testing.T) {
+func TestLazyContext(t *testing.T) {
 	gone := errors.New("gone")
 	for name, c := range map[string]struct {
-		run   func(cancel context.CancelCauseFunc, p *patience)
+		run   func(cancel context.CancelCauseFunc, p *lazyContext)
 		err   error
 		cause error
 		at    time.Duration
 	}{
-		"its time":              {func(context.CancelCauseFunc, *patience) {}, context.DeadlineExceeded, context.DeadlineExceeded, 30 * time.Second},
-		"its parent":            {func(cancel context.CancelCauseFunc, _ *patience) { time.Sleep(time.Second); cancel(gone) }, context.Canceled, gone, time.Second},
-		"its end":               {func(_ context.CancelCauseFunc, p *patience) { time.Sleep(2 * time.Second); p.end() }, context.Canceled, context.Canceled, 2 * time.Second},
-		"a parent that is over": {func(cancel context.CancelCauseFunc, _ *patience) { cancel(gone) }, context.Canceled, gone, 0},
+		"its time":              {func(context.CancelCauseFunc, *lazyContext) {}, context.DeadlineExceeded, context.DeadlineExceeded, 30 * time.Second},
+		"its parent":            {func(cancel context.CancelCauseFunc, _ *lazyContext) { time.Sleep(time.Second); cancel(gone) }, context.Canceled, gone, time.Second},
+		"its end":               {func(_ context.CancelCauseFunc, p *lazyContext) { time.Sleep(2 * time.Second); p.end() }, context.Canceled, context.Canceled, 2 * time.Second},
+		"a parent that is over": {func(cancel context.CancelCauseFunc, _ *lazyContext) { cancel(gone) }, context.Canceled, gone, 0},
 	} {
 		for _, first := range []bool{true, false} { // whether a caller waits before it ends
 			synctest.Test(t, func(t *testing.T) {
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				p := newPatience(parent, 30*time.Second)
+				p := newLazyContext(parent, 30*time.Second)
 				defer p.end()
 				began := time.Now()
 				if at, ok := p.Deadline(); !ok || !at.Equal(began.Add(30*time.Second)) {
@@ -60,13 +60,13 @@ func TestPatience(t *testing.T) {
 }
 
 // Who asks for nothing pays for nothing: there is no timer and no place in the parent.
-func TestPatienceOfNobody(t *testing.T) {
-	p := newPatience(t.Context(), time.Hour)
+func TestLazyContextUnused(t *testing.T) {
+	p := newLazyContext(t.Context(), time.Hour)
 	if _, ok := p.Deadline(); !ok || p.over() || p.real != nil {
 		t.Errorf("%+v", p)
 	}
 	parent, cancel := context.WithCancel(t.Context())
-	q := newPatience(parent, time.Hour)
+	q := newLazyContext(parent, time.Hour)
 	defer q.end()
 	cancel()
 	if !q.over() || q.real != nil {
@@ -81,7 +81,7 @@ func TestPatienceOfNobody(t *testing.T) {
 // A prompt joins the fetch of a tick, and a tick that of a prompt: nothing is fetched
 // twice at a time, for any caller.
 func TestTicksAndPromptsShareFetches(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("a", after(1500*time.Millisecond, `"a"`))
 		set := setOf(t, periodic("a", 10))
 		k.Sync(s, set)
@@ -108,7 +108,7 @@ func TestTicksAndPromptsShareFetches(t *testing.T) {
 // A value of the same size takes the place of the one before; one of another size and
 // one that is no JSON are what they are.
 func TestValuesReplaceEachOther(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		var says atomic.Pointer[string]
 		f.set("a", func(context.Context, Source) (string, error) { return *says.Load(), nil })
 		set := setOf(t, periodic("a", 5))
@@ -130,7 +130,7 @@ func TestValuesReplaceEachOther(t *testing.T) {
 
 // A feed that begins anew while it is held back after a crash is still held back.
 func TestBegunAnewWhileHeldBack(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("a", panicking)
 		k.Sync(s, setOf(t, periodic("a", 30)))
 		synctest.Wait()

@@ -19,23 +19,23 @@ func saying(value string) func(context.Context, Source) (string, error) {
 // A start keeps at hand where its feed's value is. What the cache loses meanwhile, of
 // whatever cause, is lost for it too, and the next start's value is found by prompts.
 func TestValuesLostWhileAtHand(t *testing.T) {
-	for name, lose := range map[string]func(k *Keeper, s Session, set Set, f *script){
-		"evicted":   func(k *Keeper, _ Session, _ Set, _ *script) { k.cache.values.Clear() },
-		"forgotten": func(k *Keeper, s Session, set Set, _ *script) { k.Forget(s.Key, set) },
-		"replaced":  func(k *Keeper, s Session, set Set, _ *script) { _ = k.Put(s.Key, set, "p", `"put it"`) },
-		"of another size": func(_ *Keeper, _ Session, _ Set, f *script) {
+	for name, lose := range map[string]func(k *host, s Session, set Set, f *script){
+		"evicted":   func(k *host, _ Session, _ Set, _ *script) { k.cache.values.Clear() },
+		"forgotten": func(k *host, s Session, set Set, _ *script) { k.Forget(s.Key, set) },
+		"replaced":  func(k *host, s Session, set Set, _ *script) { _ = k.Put(s.Key, set, "p", `"put it"`) },
+		"of another size": func(_ *host, _ Session, _ Set, f *script) {
 			f.set("p", saying(`"longer"`))
 			time.Sleep(5 * time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+			bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 				set := setOf(t, periodic("p", 5))
 				f.set("p", saying(`"one"`))
 				k.Sync(s, set)
 				synctest.Wait()
 				time.Sleep(time.Second)
-				was := k.sessions["s"].runways[0].at
+				was := k.state("s", "p").at
 				lose(k, s, set, f)
 				synctest.Wait()
 				k.cache.Wait()
@@ -65,7 +65,7 @@ func TestValuesAtHandAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cache.Close()
-		k, err := NewKeeper(Config{Cache: cache})
+		k, err := newHost(Config{Cache: cache})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,9 +87,9 @@ func TestValuesAtHandAreBounded(t *testing.T) {
 			synctest.Wait()
 			cache.Wait()
 			kept, held := 0, 0
-			for _, a := range k.sessions {
-				for _, r := range a.runways {
-					v, ok := r.at.held()
+			for _, m := range k.actors {
+				for _, s := range m.feeds {
+					v, ok := s.at.held()
 					kept += len(v.JSON)
 					if ok {
 						held++
@@ -110,7 +110,7 @@ func TestCacheEndsFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := NewKeeper(Config{Cache: cache})
+		k, err := newHost(Config{Cache: cache})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestCacheEndsFirst(t *testing.T) {
 		cache.Close()
 		time.Sleep(6 * time.Second) // p2
 		wantSeen(t, k, s, set, "p=p3")
-		if v, ok := k.sessions["s"].runways[0].at.held(); ok || v != (Value{}) {
+		if v, ok := k.state("s", "p").at.held(); ok || v != (Value{}) {
 			t.Errorf("%+v is kept", v)
 		}
 	})
@@ -131,35 +131,39 @@ func TestCacheEndsFirst(t *testing.T) {
 
 // A fetch in the air is joined by all that want its feed, whether that ticks or not, begins
 // to or ends meanwhile: at most one at a time.
-func TestOneFlightThroughout(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+func TestOneFetchThroughout(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("p", after(10*time.Second, `"slow"`))
 		set := setOf(t, periodic("p", 60))
 		prompt := func() { go k.Prompt(t.Context(), s, set); synctest.Wait() }
-		want := func(fetches, adrift int) {
+		want := func(fetches, left int) {
 			t.Helper()
 			synctest.Wait()
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if n := f.count("p"); n != fetches || len(k.runways) != adrift {
-				t.Fatalf("%d fetches and %d without a ticking feed, want %d and %d", n, len(k.runways), fetches, adrift)
+			k.Keeper.mu.Lock()
+			defer k.Keeper.mu.Unlock()
+			if n := f.count("p"); n != fetches || len(k.left) != left {
+				t.Fatalf("%d fetches and %d of a session that sleeps, want %d and %d", n, len(k.left), fetches, left)
 			}
 		}
 		prompt() // before it ticks
+		want(1, 0)
+		time.Sleep(DefaultDeadline)
 		want(1, 1)
 		k.Sync(s, set)
 		want(1, 0)
 		k.Stop("s")
 		want(1, 1)
 		prompt()
+		want(1, 0)
+		time.Sleep(DefaultDeadline)
 		want(1, 1)
 		k.Sync(s, set)
 		k.Sync(s, Set{})
-		want(1, 1)
+		want(1, 0)
 		k.Sync(s, set)
 		prompt()
 		want(1, 0)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second - 2*DefaultDeadline)
 		want(1, 0)
 		wantSeen(t, k, s, set, "p=slow")
 
@@ -167,7 +171,8 @@ func TestOneFlightThroughout(t *testing.T) {
 		want(2, 0)
 		k.Stop("s")
 		want(2, 1)
-		prompt()
+		prompt() // which takes the value at hand
+		want(2, 1)
 		time.Sleep(10 * time.Second)
 		want(2, 0)
 		wantSeen(t, k, s, set, "p=slow")
@@ -179,7 +184,7 @@ func TestOneFlightThroughout(t *testing.T) {
 
 // A feed that crashed before it ticked, or while it did not, is held back all the same.
 func TestCrashedBeforeItTicks(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
 		f.set("p", panicking)
 		off, on := onDemand("p", ""), periodic("p", 60)
 		k.Sync(s, setOf(t, off))
@@ -198,12 +203,12 @@ func TestCrashedBeforeItTicks(t *testing.T) {
 
 // Syncs, stops, prompts and values from outside cross the starts of slow, failing and
 // crashing feeds; no feed is fetched twice at a time, and in the end nothing is left.
-func TestRunwaysUnderRandomLife(t *testing.T) {
+func TestStatesUnderRandomLife(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for round := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, round))
-		bubble(t, Config{Workers: 1 + r.IntN(3)}, func(t *testing.T, k *Keeper, s Session, _ *script) {
+		bubble(t, Config{Workers: 1 + r.IntN(3)}, func(t *testing.T, k *host, s Session, _ *script) {
 			var mu sync.Mutex
 			flying := map[string]int{}
 			lasts, ends := map[string]time.Duration{}, map[string]int{}
@@ -256,10 +261,10 @@ func TestRunwaysUnderRandomLife(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			st := k.Stats()
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if len(k.runways)+len(k.sessions)+st.InFlight+st.Periodic+k.crew.workers != 0 || st.Fetches == 0 {
-				t.Errorf("seed %d, round %d: %d runways, %d sessions, %d workers, %+v", seed, round, len(k.runways), len(k.sessions), k.crew.workers, st)
+			k.Keeper.mu.Lock()
+			defer k.Keeper.mu.Unlock()
+			if len(k.left)+len(k.actors)+st.InFlight+st.Periodic+k.workers.running != 0 || st.Fetches == 0 {
+				t.Errorf("seed %d, round %d: %d fetches, %d sessions, %d workers, %+v", seed, round, len(k.left), len(k.actors), k.workers.running, st)
 			}
 		})
 	}
