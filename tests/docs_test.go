@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/bench/workload"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/llm/scripted"
@@ -545,7 +546,11 @@ func TestDocsSnippets(t *testing.T) {
 					t.Errorf("%s: no example holds this code", where)
 				}
 			case "yaml":
-				if _, err := manifest.Parse(where, []byte(b.text)); err != nil {
+				_, err := manifest.Parse(where, []byte(b.text))
+				if page == "docs/bench-format.md" {
+					_, err = workload.Parse(where, []byte(b.text))
+				}
+				if err != nil {
 					t.Errorf("%s: %v", where, err)
 				}
 			case "jsonl":

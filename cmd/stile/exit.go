@@ -27,7 +27,7 @@ const (
 	exitAbort       status = 6   // ABORT
 	exitSuspended   status = 7   // the run waits for approval
 	exitUnsettled   status = 8   // serve ended with turns in flight; the next start goes on with them
-	exitBelow       status = 9   // eval: a threshold does not hold, or attempts were not run
+	exitBelow       status = 9   // eval: a threshold does not hold, or attempts were not run; of bench: a threshold does not hold
 	exitInterrupted status = 130 // as shells have it for SIGINT
 )
 
@@ -41,7 +41,7 @@ const exitHelp = `Exit status:
   6    the decision was ABORT
   7    the run waits for approval; stile approvals answers
   8    serve ended with turns in flight: the next start goes on with them
-  9    of eval: a threshold does not hold, or attempts were not run
+  9    a threshold of eval or bench does not hold, or attempts of eval were not run
   130  interrupted`
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

@@ -66,7 +66,7 @@ journaled, signed, verifiable and replayable.
 		return err
 	}
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
-		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
+		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.benchCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }
 

@@ -1,0 +1,23 @@
+//go:build unix
+
+package target
+
+import (
+	"runtime"
+	"syscall"
+
+	"github.com/seed14be6753/stile/bench/measure"
+)
+
+// Process is what this process has taken.
+func Process() measure.Usage {
+	u := measure.Unknown()
+	u.Shared = true
+	u.Goroutines = int64(runtime.NumGoroutine())
+	u.RSS = resident()
+	var r syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) == nil {
+		u.CPUMicros = (r.Utime.Nano() + r.Stime.Nano()) / 1000
+	}
+	return u
+}
