@@ -47,9 +47,14 @@ func (rt *Runtime) ForgetProfile(ctx context.Context, tenant, user string) error
 	return closedError(rt.learner.Forget(ctx, key))
 }
 
-// refuseProfile refuses sessions that hold a user's profile, which the host alone writes.
+// refuseProfile refuses sessions that the host alone writes: those of profiles, and of relics of
+// users and tenants.
 func refuseProfile(key messages.SessionKey) error {
-	if key.ID != messages.ProfileID {
+	switch key.ID {
+	case messages.ProfileID:
+	case messages.RelicsID:
+		return &messages.Error{Code: messages.ErrDenied, Field: "id", Detail: key.SID() + " keeps key-value relics, which the host alone writes"}
+	default:
 		return nil
 	}
 	return &messages.Error{Code: messages.ErrDenied, Field: "id", Detail: key.SID() + " is the profile of its user, which the host alone writes"}

@@ -79,7 +79,7 @@ func (a *Archive) replayed(ctx context.Context, inc messages.Incarnation, agent 
 	if err != nil {
 		return replay.Source{}, nil, err
 	}
-	if key.ID == messages.ProfileID {
+	if key.ID == messages.ProfileID || key.ID == messages.RelicsID {
 		agent = nil // any agent of this user may have learned; the journal has what it takes
 	}
 	cfg := Config{Dialects: a.dialects}.withDefaults()

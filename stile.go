@@ -274,7 +274,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
-		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
+		Agent: rt.agents.Find, Relics: rt.agents.Relics, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
 		Boot: wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host

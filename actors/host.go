@@ -89,6 +89,9 @@ type Config struct {
 	// Agent finds the agent of a session; nil means that this process does not know it. It
 	// must be safe for concurrent use. Without it only requests wake sessions.
 	Agent func(context.Context, *journal.Head) (*Agent, error)
+	// Relics returns the agent of the sessions in which relics of users and tenants are kept; nil
+	// keeps none.
+	Relics func(context.Context) (*Agent, error)
 	// Alone says that no other process runs the sessions of the store. Only then the host
 	// wakes sessions that no request asked for.
 	Alone bool

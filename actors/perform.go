@@ -170,7 +170,7 @@ func (s *session) answer(e *turn.Answer) {
 		return
 	}
 	delete(s.asks, e.Handle)
-	rep := Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Merged: e.Merged, Err: e.Err}
+	rep := Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Merged: e.Merged, result: e.Result, Err: e.Err}
 	if req.op == opSubmit && e.Err == nil && !e.Joined {
 		rep.End = s.host.hub.Await(s.ref.sid, e.Run, &answer.Account{Most: heardBytes})
 	}

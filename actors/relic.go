@@ -77,6 +77,10 @@ func (s *session) readRelic(msg *relicRead) {
 // keep lets a source of a feed look at a key-value relic of the session. The session
 // answers in a moment, or it has gone.
 func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
+	if k.Scope != "" {
+		result, err := f.host.keepScoped(ctx, caller{sid: f.sid, inc: f.inc, epoch: f.epoch, reads: true}, k)
+		return result, tools.RefusalOf(err)
+	}
 	msg := &relicRead{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
 	ctx, cancel := context.WithTimeoutCause(ctx, feeds.DefaultDeadline, messages.Errorf(messages.ErrTimeout, "the session's time to answer is up"))
 	defer cancel()
@@ -91,6 +95,10 @@ func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) 
 
 // keep asks the session's machine for one operation on a key-value relic.
 func (a *attempt) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
+	if k.Scope != "" {
+		result, err := a.host.keepScoped(ctx, caller{sid: a.sid, inc: a.inc, epoch: a.epoch, repeat: a.start.Attempt > 1}, k)
+		return result, tools.RefusalOf(err)
+	}
 	handle, answer := a.box.waiting().add()
 	a.box.Post(&turn.RelicCall{
 		Ident: a.start.Ident, ID: a.start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,

@@ -20,6 +20,7 @@ type request struct {
 	run     int64         // cancel
 	word    *turn.Approve // approve
 	about   *turn.Describe
+	scoped  *turn.ScopeCall
 	feed    string // ingest
 	value   string // ingest
 	reply   chan Reply
@@ -43,6 +44,7 @@ const (
 	opIngest
 	opClose
 	opDescribe
+	opScope
 )
 
 // Reply answers a request.
@@ -59,6 +61,7 @@ type Reply struct {
 	Approvals []turn.Approval
 	Feeds     []FeedState // answers opFeeds, with feeds
 	feeds     *feedSource
+	result    string // of opScope
 	Err       error
 }
 

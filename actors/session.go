@@ -236,7 +236,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		req.refuse(messages.ErrBusy, "the session is being closed")
 		return
 	}
-	if s.otherAgent(req) {
+	if s.otherAgent(req) || req.op == opScope && req.scoped.Head > s.machine.State().Seq && !s.busy() { // another host has gone on with it
 		s.snapshot()
 		s.goodbye(c)
 		c.Send(s.host.root, req)
@@ -280,6 +280,13 @@ func (s *session) requested(c actor.Context, req *request) {
 		about := *req.about
 		about.Handle = s.expect(req)
 		s.step(c, &about)
+	case opScope:
+		if s.machine.State().Seq == 0 {
+			s.step(c, &turn.Open{Name: s.ref.agent.Name, Receipts: string(s.ref.agent.Receipts)})
+		}
+		call := *req.scoped
+		call.Handle = s.expect(req)
+		s.step(c, &call)
 	case opFlush:
 		s.flushFor(c, req)
 	case opClose:

@@ -313,6 +313,7 @@ func (d *decoder) body() messages.Body {
 	case messages.KindRelicChanged:
 		return &messages.RelicChanged{
 			Args:   d.str("args"),
+			By:     d.strz("by"),
 			ID:     d.str("id"),
 			Key:    d.str("key"),
 			Relic:  d.str("relic"),

@@ -268,6 +268,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("state", string(b.State))
 	case *messages.RelicChanged:
 		e.str("args", b.Args)
+		e.strz("by", b.By)
 		e.str("id", b.ID)
 		e.str("key", b.Key)
 		e.str("relic", b.Relic)

@@ -107,7 +107,8 @@ type Relic struct {
 	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" doc:"What kind of service it is."`
 	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
 	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
-	Storage     Storage       `yaml:"storage" optional:"true" doc:"How much a key_value relic keeps for a session."`
+	Storage     Storage       `yaml:"storage" optional:"true" doc:"How much a key_value relic keeps."`
+	Scope       string        `yaml:"scope" enum:"session|user|tenant" optional:"true" doc:"Who shares the values of a key_value relic: the calls of a session, all sessions of a user, or all of a tenant; session when nothing is said."`
 	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
 }
 
@@ -210,6 +211,7 @@ func (c *checker) relic(path string, d *Relic) {
 		{"connection", !reflect.ValueOf(d.Connection).IsZero(), !keeps},
 		{"interface", !reflect.ValueOf(d.Interface).IsZero(), !keeps},
 		{"storage", d.Storage != Storage{}, keeps},
+		{"scope", d.Scope != "", keeps},
 	} {
 		if k.given && !k.ok {
 			c.add(join(path, k.key), ReasonBadValue, "a relic of service_type %s has no use for it", clip.Quoted(d.ServiceType))

@@ -31,6 +31,12 @@ const (
 	InternalGetFeed    = "get_context_feed"
 )
 
+// Who shares the values of a key-value relic beside the calls of one session.
+const (
+	ScopeUser   = "user"   // the sessions of its user
+	ScopeTenant = "tenant" // the sessions of its tenant
+)
+
 // RelicLimits bound a key-value relic. 0 is the default.
 type RelicLimits struct {
 	Keys       int64

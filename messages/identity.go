@@ -80,6 +80,23 @@ func (k SessionKey) Profile() (key SessionKey, ok bool) {
 	return key, key.Validate() == nil
 }
 
+// RelicsID is the id of the sessions in which key-value relics of users and of tenants are kept.
+// They are the host's own.
+const RelicsID = "stile.relics"
+
+// relicsTenant stands for the user in the session of a tenant's relics.
+const relicsTenant = "stile.tenant"
+
+// Relics names the session in which the relics of this session's user are kept, or those of its
+// tenant. ok is false when tenant and user leave no room for it.
+func (k SessionKey) Relics(scope string) (key SessionKey, ok bool) {
+	key = SessionKey{Tenant: k.Tenant, User: k.User, ID: RelicsID}
+	if scope == ScopeTenant {
+		key.User = relicsTenant
+	}
+	return key, key.Validate() == nil
+}
+
 func sidPart(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }

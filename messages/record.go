@@ -586,9 +586,12 @@ type Audit struct {
 // RelicChanged is one change of a key-value relic: what the relic holds is the fold of
 // these records.
 type RelicChanged struct {
-	Args   string `json:"args"` // JSON object: the operation and its parameters
-	ID     string `json:"id"`   // of the action
-	Key    string `json:"key"`  // idempotency key: the action's, or that of a step in it
+	Args string `json:"args"` // JSON object: the operation and its parameters
+	// By is the session whose action it was, in the session of a user's or a tenant's relics;
+	// such a record has no ID.
+	By     string `json:"by,omitzero"`
+	ID     string `json:"id"`  // of the action
+	Key    string `json:"key"` // idempotency key: the action's, or that of a step in it
 	Relic  string `json:"relic"`
 	Result string `json:"result"`
 }

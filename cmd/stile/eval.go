@@ -257,7 +257,7 @@ func (e *evaluation) recorded(ctx context.Context, ar *stile.Archive) error {
 			return err
 		}
 		key, err := messages.ParseSID(h.SID)
-		if err != nil || strings.HasPrefix(key.ID, "eval-") || key.ID == messages.ProfileID {
+		if err != nil || strings.HasPrefix(key.ID, "eval-") || key.ID == messages.ProfileID || key.ID == messages.RelicsID {
 			continue
 		}
 		if parent, err := ar.Parent(ctx, h.Inc); err != nil || parent != nil {

@@ -294,7 +294,7 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.ActionEnded:
 		p.ended(b)
 	case *messages.RelicChanged:
-		p.line(dim, "keeps", b.ID+" "+b.Relic+" "+oneLine(b.Args, 100))
+		p.line(dim, "keeps", b.ID+b.By+" "+b.Relic+" "+oneLine(b.Args, 100))
 	case *messages.FeedInjected:
 		text := b.ID
 		if b.Error != "" {

@@ -172,8 +172,12 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*catalog.Execu
 	default:
 		return service(d, at)
 	}
+	scope := d.Scope
+	if scope == "session" {
+		scope = ""
+	}
 	return catalog.KeyValue(catalog.KeyValueRelic{
-		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations, Lasting: e.rendering() < 2,
+		Scope: scope, Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations, Lasting: e.rendering() < 2,
 		Limits: messages.RelicLimits{Keys: d.Storage.MaxKeys, ValueBytes: d.Storage.MaxValue, Bytes: d.Storage.MaxBytes},
 	}), nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
@@ -129,6 +131,21 @@ func (d *Directory) keepManifests(ctx context.Context, c *Agent) (err error) {
 		}
 	})
 	return err
+}
+
+// relics is the key of the agent that Relics returns.
+type relics struct{}
+
+// Relics returns the agent of the sessions in which relics of users and tenants are kept. Such a
+// session has no runs: nothing asks its model.
+func (d *Directory) Relics(ctx context.Context) (*compiled.Agent, error) {
+	m := manifest.Default("plain")
+	m.Name = messages.RelicsID
+	c, err := d.Agent(ctx, relics{}, &Definition{Manifest: m, Model: scripted.New()})
+	if err != nil {
+		return nil, err
+	}
+	return c.Actor, nil
 }
 
 // Find is Of for the actors.

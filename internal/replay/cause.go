@@ -180,13 +180,15 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 // changed is the call that changed a relic. The machine judges it again, under the
 // hardest limits: those of the manifest it was within.
 func (p *player) changed(r *messages.Record, b *messages.RelicChanged) turn.Input {
+	hardest := messages.RelicLimits{Keys: turn.MaxRelicKeys, ValueBytes: turn.MaxRelicValueBytes, Bytes: turn.MaxRelicBytes}
+	if b.ID == "" {
+		return &turn.ScopeCall{By: b.By, Key: b.Key, Relic: b.Relic, Args: b.Args, Limits: hardest, Head: r.Seq - 1}
+	}
 	id, _ := p.machine.Flight()
 	if begun, ok := p.begun[action{r.Turn, b.ID}]; ok {
 		id = begun
 	}
-	return &turn.RelicCall{Ident: id, ID: b.ID, Key: b.Key, Relic: b.Relic, Args: b.Args, Limits: messages.RelicLimits{
-		Keys: turn.MaxRelicKeys, ValueBytes: turn.MaxRelicValueBytes, Bytes: turn.MaxRelicBytes,
-	}}
+	return &turn.RelicCall{Ident: id, ID: b.ID, Key: b.Key, Relic: b.Relic, Args: b.Args, Limits: hardest}
 }
 
 // panicked restores the crash of an action; its text stands in the control record

@@ -45,6 +45,7 @@ type Answer struct {
 	// Merged says that the input joins Run at its next turn. If Run ends without one, its
 	// run.end names the run that takes over the input.
 	Merged bool
+	Result string // of a ScopeCall
 	Err    error
 }
 

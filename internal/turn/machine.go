@@ -40,6 +40,8 @@ type Machine struct {
 	// lastEnd is the position of the last run.end that this machine wrote, lastShut that of
 	// the last record which closed a window.
 	lastEnd, lastShut int64
+	// found is State.Scoped as another machine left it.
+	found int64
 
 	now time.Time // of the current Step
 	*step
@@ -217,7 +219,7 @@ func New(cfg Config, state State, rand io.Reader) *Machine {
 	if cfg.SID == "" {
 		cfg.SID = cfg.Key.SID()
 	}
-	return &Machine{cfg: cfg, state: state, rand: rand}
+	return &Machine{cfg: cfg, state: state, rand: rand, found: state.Scoped}
 }
 
 // State returns the durable part, for snapshots and listings. The machine owns it: the
@@ -279,6 +281,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.actionEnded(in)
 	case *ActionChunk:
 		m.actionChunk(in)
+	case *ScopeCall:
+		m.scopeCall(in)
 	case *RelicCall:
 		m.relicCall(in)
 	case *FeedsReady:

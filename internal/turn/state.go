@@ -47,6 +47,8 @@ type State struct {
 	Note string `json:"note,omitzero"`
 	// Relics are the key-value relics by name: JSON by key.
 	Relics map[string]map[string]string `json:"relics,omitzero"`
+	// Scoped is the position of the last change of a relic of a user or tenant, in their session.
+	Scoped int64 `json:"scoped,omitzero"`
 	// RelicUntil is when values of Relics end, in Unix milliseconds. Values without a time
 	// limit are not in it.
 	RelicUntil map[string]map[string]int64 `json:"relic_until,omitzero"`
@@ -353,6 +355,13 @@ func (s *State) Apply(r *messages.Record) error {
 		s.Closed = true
 	case *messages.SessionDescribed:
 		s.About = b
+	case *messages.RelicChanged:
+		if b.ID == "" {
+			s.changeRelic(nil, b, r.TS)
+			s.Scoped = r.Seq
+		} else {
+			s.applyTurn(r)
+		}
 	case *messages.Input:
 		s.accept(r, b)
 		s.Zone = cmp.Or(b.Zone, s.Zone)

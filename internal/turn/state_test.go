@@ -21,7 +21,7 @@ func fullState() State {
 		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, Signed: SignedRuns, OutDigest: d, ScrDigest: d,
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
-		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}}, RelicUntil: map[string]map[string]int64{"r": {"k": 9}},
+		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}}, Scoped: 3, RelicUntil: map[string]map[string]int64{"r": {"k": 9}},
 		Note: "n", Failed: []Failed{failed},
 		Keep:      []byte{1},
 		Zone:      "UTC+2",

@@ -18,6 +18,7 @@ type KeyValueRelic struct {
 	Operations []string // values of the parameter operation
 	Limits     messages.RelicLimits
 	Timeout    time.Duration
+	Scope      string // messages.ScopeUser or ScopeTenant; "" for the session
 	// Lasting is the first version of the relic: set takes no ttl, and the operation must
 	// be named.
 	Lasting bool
@@ -32,8 +33,9 @@ type (
 	FeedCall = seam.FeedCall
 )
 
-// KeyValue returns the target of a key-value relic. It is idempotent: a call that a crash
-// cut off is repeated under its key, which changes nothing twice.
+// KeyValue returns the target of a key-value relic. A call that a crash cut off is repeated under
+// its key, which changes nothing twice: so that of a session is idempotent. That of a user or
+// tenant is keyed, because its changes are in another journal than the action.
 func KeyValue(s KeyValueRelic) *Executor {
 	selects := oneOf(operation, s.Operations)
 	selects.Required = true
@@ -57,15 +59,19 @@ func KeyValue(s KeyValueRelic) *Executor {
 		params[0].Required = false
 		params = append(params, Parameter{Name: "ttl", Type: "integer", Description: "seconds that set keeps the value; without it for good"})
 	}
-	summary += "Keeps JSON values by key. get (key), " + set + ", delete (key), add (key, by?) of integers, list (prefix?, after?, limit?) of keys."
+	keeps, class := "Keeps JSON values by key. ", messages.Idempotent
+	if s.Scope != "" {
+		keeps, class = "Keeps JSON values by key for all sessions of the "+s.Scope+". ", messages.Keyed
+	}
+	summary += keeps + "get (key), " + set + ", delete (key), add (key, by?) of integers, list (prefix?, after?, limit?) of keys."
 	return &Executor{
-		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Class: messages.Idempotent, Timeout: s.Timeout,
-		Params: params, Within: true,
+		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Class: class, Timeout: s.Timeout,
+		Params: params, Within: s.Scope == "",
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Keep == nil {
 				return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "a key-value relic needs a session")
 			}
-			return c.Host.Keep(ctx, KeepCall{Relic: s.Name, Args: args, Key: c.Key, Limits: s.Limits})
+			return c.Host.Keep(ctx, KeepCall{Relic: s.Name, Args: args, Key: c.Key, Limits: s.Limits, Scope: s.Scope})
 		},
 	}
 }

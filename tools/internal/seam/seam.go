@@ -70,6 +70,7 @@ type KeepCall struct {
 	Args   string // JSON object: the operation and its parameters
 	Key    string // idempotency key: a repeated call changes nothing
 	Limits messages.RelicLimits
+	Scope  string // messages.ScopeUser or ScopeTenant; "" for the session
 }
 
 // FeedCall is a fetch of a feed of an agent.
