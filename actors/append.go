@@ -113,7 +113,7 @@ func (s *session) refused(c actor.Context, err error) {
 	s.host.log.Error("the journal refused", zap.String("SID", s.ref.sid), zap.Error(err))
 	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
 	s.release(why)
-	s.host.forgetSystem(s.inc)
+	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.sid, why)
 	s.goodbye(c)
 }

@@ -18,12 +18,14 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/program"
+	"github.com/seed14be6753/stile/internal/reply"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
@@ -124,8 +126,8 @@ type Host struct {
 	wheel      chan struct{}
 	waker      *wake.Waker
 	programs   program.Env
-	histories  histories
-	systems    systems
+	histories  *history.Kept
+	replies    reply.Env
 	intake     *intake.Intake
 	loader     *load.Loader
 	inline     bool // the writer answers before Append returns
@@ -171,6 +173,8 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
+	h.histories = history.New(cfg.Store, cfg.Now)
+	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, Systems: &h.histories.Systems}
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.waker = wake.New(wake.Config{
 		Store: cfg.Store, Intake: h.intake, Log: cfg.Log, Now: cfg.Now, Agent: cfg.Agent, Alone: cfg.Alone, Boot: cfg.Boot,

@@ -25,8 +25,6 @@ type air struct {
 	program *actor.PID
 	actions map[string]*actor.PID // by id
 	spare   *actor.PID            // of the next action
-	// catching gathers for the history that the turn's reply reads; nil where it reads none.
-	catching *catchUp
 }
 
 // takeOff makes room for the turn that the driver has begun.
@@ -53,6 +51,7 @@ func (s *session) stopChildren(why *messages.Error) {
 		return
 	}
 	s.air = nil
+	s.history.EndTurn()
 	a.cancel(why)
 	id, flying := s.machine.Flight()
 	end := &released{over: !flying || id != a.Ident}
@@ -80,12 +79,12 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	}
 	switch e := e.(type) {
 	case *turn.Persist:
-		s.remember(e)
+		s.history.Remember(e)
 		if id, ok := s.drive.Declares(e); ok && s.drive.InTurn(s.drive.Flight()) {
 			s.declare(c, id)
 		}
 		if b, asks := e.Record.Body.(*messages.ModelRequest); asks && len(e.Blobs) > 0 {
-			s.host.keepSystem(s.inc, b.System)
+			s.host.histories.Systems.Keep(s.inc, b.System)
 		}
 	case *turn.Publish:
 		s.publish(e)

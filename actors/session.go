@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
@@ -26,6 +27,7 @@ import (
 //	*inbox                  ready: inputs of the children
 //	*acked                  ready: the journal's answer
 //	*alarm                  ready: a clock, or the lazy records' limit
+//	*history.CaughtUp       ready: the reply has read the journal
 //	*relicRead              any: a feed looks at a relic
 //	*feedAnswer             ready: the actor of the feeds answers a request
 //	*sleep                  ready and idle
@@ -55,15 +57,12 @@ type session struct {
 	retired  bool
 	deferred bool  // a child's work was put off until the message at hand is done
 	working  bool  // counted in the host's InFlight
-	unkept   bool  // no history can be kept: each turn reads the journal
 	dead     error // loading failed or the journal refused: nothing more is done
 
-	asks map[uint64]*request
-	last uint64
-	air  *air // the turn in flight
-	// history is what prompts are made of, while the session is at work; nil for
-	// dialects that have none of that kind.
-	history *history
+	asks    map[uint64]*request
+	last    uint64
+	air     *air            // the turn in flight
+	history history.Session // what prompts are made of
 	// feeds are the session's while it is awake; nil before a turn or a client needs them.
 	feeds *sessionFeeds
 	// detached are the actors of actions that no turn waits for.
@@ -118,8 +117,8 @@ func (s *session) Receive(c actor.Context) {
 		if msg.of == s {
 			s.rang(c)
 		}
-	case *caughtUp:
-		s.catch(msg)
+	case *history.CaughtUp:
+		s.history.Caught(msg)
 	case *relicRead:
 		s.readRelic(msg)
 	case *feedAnswer:
@@ -193,6 +192,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.family = &family{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, epoch: s.sealer.Epoch()}
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.State, s.host.cfg.Rand)
+	s.history = s.host.histories.Of(s.inc, s.ref.agent)
 	s.drive = driver.New(s.machine, msg.Head.Seq)
 	if s.ref.agent.Feeds.Set.Len() > 0 {
 		s.keepFeeds(c)
@@ -420,7 +420,7 @@ func (s *session) settleDown() {
 		return
 	}
 	s.asks = nil
-	s.putHistory()
+	s.history.Rest()
 	s.drive.Rest()
 	s.box.rest()
 	s.stopClock()

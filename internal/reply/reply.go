@@ -1,4 +1,16 @@
-package actors
+// Package reply reads one reply of a model: it has the prompt assembled, asks the routes in turn
+// as the policy says, decodes what comes, and posts bytes and events.
+//
+// Invariants:
+//   - the bytes are posted exactly as they came and in their order, and their events with them;
+//   - text goes to the session at once, and what it does not wait for rides with what it does, or
+//     goes within holdBack;
+//   - a byte beyond the budget of the process is not read, and none while the session holds the
+//     stream back;
+//   - a reply ends exactly once, whatever the model does.
+//
+// It decides nothing about the turn, and retries by internal/retry alone.
+package reply
 
 import (
 	"cmp"
@@ -9,38 +21,45 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed14be6753/stile/actors/internal/mailbox"
-	"github.com/seed14be6753/stile/internal/intake"
-	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/turn"
-	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 )
 
-// reply is the work of a model actor: it assembles the prompt, asks the routes in turn, decodes
-// what comes and posts it.
-type reply struct {
-	*family
-	open *turn.OpenModel
-	// durable is a record that the session has written: what is read of its journal is held
-	// against that.
-	durable journal.Anchor
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	view    *prompt.View // of the history; nil: it is to be read
-	catch   *catchUp     // the session waits for what is read; nil: it does not
+// Env is what the replies of a host share.
+type Env struct {
+	Now func() time.Time
+	// LimitReached counts what met a limit.
+	LimitReached func(limit string, n int)
+	Systems      *history.Systems
+}
 
-	gate  gate
-	taken *intake.Share
+// Inbox takes what a reply says. Offer is Post for a caller that calls Inline then: an idle session
+// takes the inputs on the goroutine of that call.
+type Inbox interface {
+	Post(in ...turn.Input)
+	Offer(in ...turn.Input)
+	Inline()
+}
 
-	mu      sync.Mutex // the timer flushes, too
-	held    []turn.Input
-	group   group // of the texts among them, in strict durability
-	due     *time.Timer
-	handoff mailbox.Handoff // of the reader's goroutine
+// Reply is the reading of one reply. Run is called once; Hold, Cancel and Hurry may be called by
+// other goroutines meanwhile.
+type Reply struct {
+	Prompt history.Reader
+
+	env    *Env
+	inbox  Inbox
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	gate   gate
+
+	mu    sync.Mutex // the timer flushes, too
+	held  []turn.Input
+	group group // of the texts among them, in strict durability
+	due   *time.Timer
 
 	decoder   parse.Decoder
 	events    []messages.Event
@@ -53,6 +72,18 @@ type reply struct {
 	attempt bill  // as far as the model has said
 	failed  bill  // of the attempts before it
 }
+
+// Begin makes r the reading of a reply to a prompt. It ends with ctx at the latest.
+func (r *Reply) Begin(ctx context.Context, env *Env, inbox Inbox, prompt history.Reader) {
+	r.Prompt, r.env, r.inbox = prompt, env, inbox
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+}
+
+// Hold stops the reader of the stream, or lets it go on.
+func (r *Reply) Hold(shut bool) { r.gate.set(shut) }
+
+// Cancel ends the reply.
+func (r *Reply) Cancel(why error) { r.cancel(why) }
 
 // bill is what attempts have cost.
 type bill struct {
@@ -70,7 +101,9 @@ func (b bill) plus(o bill) bill {
 	return bill{*u, b.cost + o.cost, b.unpriced || o.unpriced}
 }
 
-func (r *reply) run() {
+// Run reads the reply to its end. The end is posted by Hurry, or by a timer.
+func (r *Reply) Run() {
+	defer r.cancel(nil)
 	gathered := gathers.Get().(*[]messages.Event)
 	r.events = *gathered
 	defer func() {
@@ -79,19 +112,19 @@ func (r *reply) run() {
 			gathers.Put(gathered)
 		}
 	}()
-	msgs, err := r.assemble()
+	msgs, err := r.Prompt.Messages(r.ctx)
 	if err != nil {
 		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
 		return
 	}
-	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
-		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, Templates: r.open.Templates, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
+	r.decoder = r.Prompt.Agent.Dialect.NewDecoder(messages.TurnInfo{
+		Turn: r.Prompt.Open.Turn, Pass: r.Prompt.Open.Pass, State: r.Prompt.Open.State, Templates: r.Prompt.Open.Templates, MaxReplyBytes: r.Prompt.Agent.Rules.Limits.ReplyBytes(),
 	})
 	req := messages.ModelRequest{
-		Mode: "replay", Prompt: r.agent.Digests().Digest(msgs, r.view), Messages: int64(len(msgs)),
+		Mode: "replay", Prompt: r.Prompt.Agent.Digests().Digest(msgs, r.Prompt.View), Messages: int64(len(msgs)),
 	}
-	if r.agent.Rules.Rendering >= 2 {
-		req.System, r.system = r.agent.Digests().System(msgs)
+	if r.Prompt.Agent.Rules.Rendering >= 2 {
+		req.System, r.system = r.Prompt.Agent.Digests().System(msgs)
 	}
 	for i := range msgs {
 		req.Lints = append(req.Lints, msgs[i].Lints...)
@@ -105,8 +138,8 @@ func (r *reply) run() {
 			}
 			return
 		}
-		from, to := r.agent.Routes[i], r.agent.Routes[i+1]
-		r.post(&turn.ModelSwitched{Ident: r.open.Ident, Fallback: messages.ModelFallback{
+		from, to := r.Prompt.Agent.Routes[i], r.Prompt.Agent.Routes[i+1]
+		r.post(&turn.ModelSwitched{Ident: r.Prompt.Open.Ident, Fallback: messages.ModelFallback{
 			From: from.Provider + "/" + from.Model, To: to.Provider + "/" + to.Model, Reason: reasonOf(err),
 		}})
 	}
@@ -114,14 +147,14 @@ func (r *reply) run() {
 
 // countCut counts the results of the turn before of which the model sees a part now.
 // Later prompts of the run show them in the same way.
-func (r *reply) countCut(msgs []messages.Message) {
-	if r.open.Pass < 2 {
+func (r *Reply) countCut(msgs []messages.Message) {
+	if r.Prompt.Open.Pass < 2 {
 		return // results that are in the prompt are those of runs before
 	}
 	for i := range slices.Backward(msgs) {
 		if msgs[i].Holds == messages.HoldsResults {
 			for _, l := range msgs[i].Limits {
-				r.host.cfg.Observer.LimitReached(l, 1)
+				r.env.LimitReached(l, 1)
 			}
 			return
 		}
@@ -130,18 +163,18 @@ func (r *reply) countCut(msgs []messages.Message) {
 
 // ask tries one route until its policy says otherwise. again asks for the next.
 // What does not depend on the route is in asked.
-func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest) (again bool, err error) {
-	route := r.agent.Routes[i]
+func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest) (again bool, err error) {
+	route := r.Prompt.Agent.Routes[i]
 	rotations := 0
 	for n := 1; ; {
 		req := llm.Request{
-			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
-			Provider: route.Provider, Model: route.Model, Options: route.Options, Messages: msgs, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes() + pastBound,
-			Schema: r.agent.Schema,
-			Grows:  r.agent.Dialect.Traits().AppendOnly, Dialect: r.agent.Dialect.Name(),
+			Session: r.Prompt.SID, Turn: r.Prompt.Open.Turn, Ordinal: r.Prompt.Open.Ordinal + r.requests,
+			Provider: route.Provider, Model: route.Model, Options: route.Options, Messages: msgs, MaxReplyBytes: r.Prompt.Agent.Rules.Limits.ReplyBytes() + pastBound,
+			Schema: r.Prompt.Agent.Schema,
+			Grows:  r.Prompt.Agent.Dialect.Traits().AppendOnly, Dialect: r.Prompt.Agent.Dialect.Name(),
 		}
-		if r.agent.Native {
-			req.Tools = r.agent.Specs
+		if r.Prompt.Agent.Native {
+			req.Tools = r.Prompt.Agent.Specs
 		}
 		// A script's rule answers as often as it matches and moves no cursor.
 		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
@@ -150,9 +183,9 @@ func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 		if !matched {
 			r.requests++
 		}
-		opened := &turn.ModelOpened{Ident: r.open.Ident, Request: *asked}
+		opened := &turn.ModelOpened{Ident: r.Prompt.Open.Ident, Request: *asked}
 		opened.Request.Provider, opened.Request.Model, opened.Request.Options, opened.Request.Matched = route.Provider, route.Model, route.Options, matched
-		if !asked.System.IsZero() && !r.host.knowsSystem(r.inc, asked.System) {
+		if !asked.System.IsZero() && !r.env.Systems.Has(r.Prompt.Inc, asked.System) {
 			opened.System = []byte(r.system)
 		}
 		r.post(opened)
@@ -161,7 +194,7 @@ func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 		if err == nil {
 			return false, nil
 		}
-		step := r.agent.Retry.Next(retry.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
+		step := r.Prompt.Agent.Retry.Next(retry.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.Prompt.Agent.Routes) - i - 1}, llm.FailureOf(err))
 		switch step.Do {
 		case retry.Retry, retry.Rotate:
 			if !r.pause(step.Wait) {
@@ -191,7 +224,7 @@ const holdBack = 20 * time.Millisecond
 // post hands an input over. One that the session does not wait for – what was asked, bytes
 // that made no event – is held back until something follows that is wanted, or the reply
 // ends: waking a session for each would cost a short reply more than itself.
-func (r *reply) post(in turn.Input) {
+func (r *Reply) post(in turn.Input) {
 	wanted := true
 	switch in := in.(type) {
 	case *turn.ModelOpened:
@@ -199,16 +232,13 @@ func (r *reply) post(in turn.Input) {
 	case *turn.Decoded:
 		wanted = len(in.Events) > 0
 	}
-	if !r.queue(in, wanted) {
-		return
-	}
-	if r.handoff.Inline() {
-		r.host.pool.RunDeferred() // what the session put off until this goroutine is done
+	if r.queue(in, wanted) {
+		r.inbox.Inline()
 	}
 }
 
 // queue is post; inline reports whether the session may take the input on this goroutine.
-func (r *reply) queue(in turn.Input, wanted bool) (inline bool) {
+func (r *Reply) queue(in turn.Input, wanted bool) (inline bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.strict() {
@@ -221,7 +251,7 @@ func (r *reply) queue(in turn.Input, wanted bool) (inline bool) {
 		r.flushSoon()
 	case shows(in):
 		if r.strict() {
-			now := r.host.cfg.Now()
+			now := r.env.Now()
 			if r.group.waits(now, bytesHeld(r.held)) {
 				r.flushSoon()
 				return false
@@ -229,10 +259,10 @@ func (r *reply) queue(in turn.Input, wanted bool) (inline bool) {
 			r.group.posted = now
 		}
 		r.settled()
-		r.box.handOff(&r.handoff, r.held...)
+		r.inbox.Offer(r.held...)
 		r.held = nil
 		return true
-	case r.strict() && closes(in) && r.group.waits(r.host.cfg.Now(), bytesHeld(r.held)):
+	case r.strict() && closes(in) && r.group.waits(r.env.Now(), bytesHeld(r.held)):
 		// The end of the reply mostly follows at once, and is decided in the same commit.
 		r.flushSoon()
 	default:
@@ -251,7 +281,7 @@ func closes(in turn.Input) bool {
 
 // strict reports whether text is shown only once its bytes are durable: then what comes together
 // is one record.
-func (r *reply) strict() bool { return r.agent.Rules.Durability == turn.Strict }
+func (r *Reply) strict() bool { return r.Prompt.Agent.Rules.Durability == turn.Strict }
 
 // shows reports whether an input is text to be shown and nothing else. An idle session takes
 // it on the goroutine that reads the reply: a token is no work, and to wake another
@@ -265,7 +295,7 @@ func shows(in turn.Input) bool {
 }
 
 // flushSoon posts what is held in a moment, if nothing else does. r.mu is held.
-func (r *reply) flushSoon() {
+func (r *Reply) flushSoon() {
 	if r.due == nil {
 		r.due = time.AfterFunc(holdBack, func() {
 			r.mu.Lock()
@@ -276,44 +306,44 @@ func (r *reply) flushSoon() {
 }
 
 // flush posts what is held. r.mu is held.
-func (r *reply) flush() {
+func (r *Reply) flush() {
 	r.settled()
 	if len(r.held) > 0 {
 		if r.strict() && bytesHeld(r.held) > 0 {
-			r.group.posted = r.host.cfg.Now()
+			r.group.posted = r.env.Now()
 		}
-		r.box.Post(r.held...)
+		r.inbox.Post(r.held...)
 		r.held = nil
 	}
 }
 
-// end takes the last input of the reply; hurry posts it. Between the two the
+// end takes the last input of the reply; Hurry posts it. Between the two the
 // model's code runs once more, to let go of its connection: should that take long,
 // the timer does not wait for it.
-func (r *reply) end(in *turn.ReplyEnd) {
+func (r *Reply) end(in *turn.ReplyEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, in)
 	r.flushSoon()
 }
 
-// hurry posts the end of the reply. Nothing of the model may run on this goroutine from here
+// Hurry posts the end of the reply. Nothing of the model may run on this goroutine from here
 // on: the session's next messages wait for it.
-func (r *reply) hurry() {
+func (r *Reply) Hurry() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.flush()
 }
 
 // settled stops the timer: what is held is posted now. r.mu is held.
-func (r *reply) settled() {
+func (r *Reply) settled() {
 	if r.due != nil {
 		r.due.Stop()
 		r.due = nil
 	}
 }
 
-func (r *reply) pause(d time.Duration) bool {
+func (r *Reply) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -329,7 +359,7 @@ func (r *reply) pause(d time.Duration) bool {
 const maxPiece = 32 << 10
 
 // read decodes one stream to its end. An error is the attempt's.
-func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
+func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 	r.failed, r.attempt = r.failed.plus(r.attempt), bill{}
 	text := int64(0) // bytes of this attempt
 	for chunk, err := range stream {
@@ -343,21 +373,21 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 			r.attempt.cost = chunk.CostMicroUSD
 		}
 		text += int64(len(chunk.Text))
-		if chunk.Finish != "" && r.attempt.usage == (messages.Usage{}) && !r.script && r.agent.Rules.Rendering >= 2 {
+		if chunk.Finish != "" && r.attempt.usage == (messages.Usage{}) && !r.script && r.Prompt.Agent.Rules.Rendering >= 2 {
 			r.attempt.usage = estimate(r.asked, text)
 		}
 		on := r.failed.plus(r.attempt)
 		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
 			piece := said[:min(len(said), maxPiece)]
 			if said = said[len(piece):]; len(piece) > 0 {
-				if !r.taken.Take(r.ctx, int64(len(piece))) {
+				if !r.Prompt.Share.Take(r.ctx, int64(len(piece))) {
 					return context.Cause(r.ctx)
 				}
 				r.delivered += int64(len(piece))
 				r.decoder.Push(piece, r.collect)
 			}
 			r.post(&turn.Decoded{
-				Ident: r.open.Ident, Bytes: piece, Events: r.take(),
+				Ident: r.Prompt.Open.Ident, Bytes: piece, Events: r.take(),
 				Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced,
 			})
 			r.gate.pass(r.ctx)
@@ -367,7 +397,7 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
-			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Side: chunk.Side, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
+			r.end(&turn.ReplyEnd{Ident: r.Prompt.Open.Ident, Events: r.take(), Finish: chunk.Finish, Side: chunk.Side, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
 			return nil
 		}
 	}
@@ -397,15 +427,15 @@ var gathers = sync.Pool{New: func() any { return new([]messages.Event) }}
 const keptEvents = 64
 
 // collect copies an event: its text aliases the decoder's buffers.
-func (r *reply) collect(ev messages.Event) {
+func (r *Reply) collect(ev messages.Event) {
 	if ev.Fault != nil && ev.Fault.Limit != "" {
-		r.host.cfg.Observer.LimitReached(ev.Fault.Limit, 1)
+		r.env.LimitReached(ev.Fault.Limit, 1)
 	}
 	ev.Text = slices.Clone(ev.Text)
 	r.events = append(r.events, ev)
 }
 
-func (r *reply) take() []messages.Event {
+func (r *Reply) take() []messages.Event {
 	if len(r.events) == 0 {
 		return nil
 	}
@@ -417,9 +447,9 @@ func (r *reply) take() []messages.Event {
 
 // fail ends the reply with an error, or as cancelled when that is why. code is whose it
 // is, "" the model's.
-func (r *reply) fail(err error, code messages.Code) {
+func (r *Reply) fail(err error, code messages.Code) {
 	on := r.failed.plus(r.attempt)
-	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced}
+	end := &turn.ReplyEnd{Ident: r.Prompt.Open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced}
 	if r.ctx.Err() != nil {
 		end.Finish, end.Err, end.Code = messages.FinishCancelled, "", ""
 	}

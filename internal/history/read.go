@@ -1,4 +1,4 @@
-package actors
+package history
 
 import (
 	"context"
@@ -6,42 +6,65 @@ import (
 	"slices"
 
 	"github.com/seed14be6753/stile/internal/compiled"
+	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 )
 
-// assemble builds the messages of the turn: from the carried streams where the
+// Reader makes the messages of one turn.
+type Reader struct {
+	Store journal.Store
+	Agent *compiled.Agent
+	SID   string
+	Inc   messages.Incarnation
+	Open  *turn.OpenModel
+	// Durable is a record that the session has written: what is read of its journal is held
+	// against that.
+	Durable journal.Anchor
+	View    *prompt.View  // of the kept history; nil: it is to be read
+	Share   *intake.Share // of the process's memory
+	// CatchUp is that of the session if it waits for what is read, and Caught takes what was;
+	// both are nil otherwise.
+	CatchUp *CatchUp
+	Caught  func(*CaughtUp)
+
+	ctx context.Context // of Messages
+}
+
+// Messages returns the messages of the turn: from the carried streams where the
 // dialect's history is those, else from the journal.
-func (r *reply) assemble() ([]messages.Message, error) {
-	if err := r.agent.Instructed(r.open.Feeds); err != nil {
+func (r *Reader) Messages(ctx context.Context) ([]messages.Message, error) {
+	r.ctx = ctx
+	if err := r.Agent.Instructed(r.Open.Feeds); err != nil {
 		return nil, err
 	}
 	var msgs []messages.Message
 	var err error
 	switch {
-	case r.agent.Dialect.Traits().Carry:
+	case r.Agent.Dialect.Traits().Carry:
 		msgs, err = r.carried()
-	case r.view != nil:
+	case r.View != nil:
 		msgs, err = r.remembered()
-	case r.agent.Window.Bounded():
+	case r.Agent.Window.Bounded():
 		msgs, err = r.recent()
 	default:
 		msgs, err = r.transcript()
 	}
-	if err != nil || r.agent.Shape == nil {
+	if err != nil || r.Agent.Shape == nil {
 		return msgs, err
 	}
-	return r.agent.Shape(compiled.History{SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Messages: slices.Clone(msgs)}), nil
+	return r.Agent.Shape(compiled.History{SID: r.SID, Run: r.Open.Run, Turn: r.Open.Turn, Messages: slices.Clone(msgs)}), nil
 }
 
 // carried is the prompt of dialects whose history is the streams of the turn before.
-func (r *reply) carried() ([]messages.Message, error) {
-	e := r.open
+func (r *Reader) carried() ([]messages.Message, error) {
+	e := r.Open
 	p := messages.Projection{
-		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
+		SID: r.SID, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Text: e.Text, Userdata: e.Userdata,
+		Out: e.Out, Scr: e.Scr, Tools: r.Agent.Specs, Primer: r.Agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
 	var err error
 	if p.Failed, err = e.Tell(r.blob); err != nil {
@@ -55,15 +78,15 @@ func (r *reply) carried() ([]messages.Message, error) {
 			return nil, err
 		}
 	}
-	return prompt.Assemble(r.agent.Dialect, prompt.Carried(p, r.agent.Rules.Rendering)), nil
+	return prompt.Assemble(r.Agent.Dialect, prompt.Carried(p, r.Agent.Rules.Rendering)), nil
 }
 
-func (r *reply) blob(d messages.Digest) ([]byte, error) {
+func (r *Reader) blob(d messages.Digest) ([]byte, error) {
 	if d.IsZero() {
 		return nil, nil
 	}
-	b, err := r.host.cfg.Store.Blob(r.ctx, r.inc, d)
-	if err == nil && !r.taken.Take(r.ctx, int64(len(b)/2)) {
+	b, err := r.Store.Blob(r.ctx, r.Inc, d)
+	if err == nil && !r.Share.Take(r.ctx, int64(len(b)/2)) {
 		return nil, context.Cause(r.ctx)
 	}
 	return b, err
@@ -71,31 +94,31 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 
 // remembered is the prompt from what the session has at hand, and from its journal where
 // that does not reach far enough.
-func (r *reply) remembered() ([]messages.Message, error) {
-	msgs, settled := parse.Window(r.viewed(), r.agent.Window.Messages)
+func (r *Reader) remembered() ([]messages.Message, error) {
+	msgs, settled := parse.Window(r.viewed(), r.Agent.Window.Messages)
 	switch {
-	case settled || r.view.Whole():
+	case settled || r.View.Whole():
 		return msgs, nil
-	case r.agent.Window.Bounded():
+	case r.Agent.Window.Bounded():
 		return r.recent()
 	}
 	return r.transcript()
 }
 
 // viewed is the prompt from the view.
-func (r *reply) viewed() []messages.Message {
-	return r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Last: r.open.Last, Rendering: r.agent.Rules.Rendering, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
+func (r *Reader) viewed() []messages.Message {
+	return r.View.Assemble(prompt.Spec{SID: r.SID, Pass: r.Open.Pass, Last: r.Open.Last, Rendering: r.Agent.Rules.Rendering, Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds})
 }
 
 // transcript is the prompt of the whole journal up to this turn's begin. The records
 // are durable: OpenModel waited for turn.begin. The session goes on with what was read.
-func (r *reply) transcript() ([]messages.Message, error) {
-	if r.catch != nil {
+func (r *Reader) transcript() ([]messages.Message, error) {
+	if r.CatchUp != nil {
 		log := r.relog()
 		if r.ctx.Err() == nil {
-			r.box.system.Root.Send(r.box.pid, &caughtUp{of: r.catch, log: log})
+			r.Caught(&CaughtUp{of: r.CatchUp, log: log})
 		}
-		if r.view != nil {
+		if r.View != nil {
 			return r.viewed(), nil
 		}
 	}
@@ -115,15 +138,15 @@ func (r *reply) transcript() ([]messages.Message, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	return prompt.Assemble(r.agent.Dialect, p), nil
+	return prompt.Assemble(r.Agent.Dialect, p), nil
 }
 
 // records are those of the session, typed where a prompt is made of them.
-func (r *reply) records() iter.Seq2[*messages.Record, error] {
+func (r *Reader) records() iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
-		for rec, err := range journal.ReadHeld(r.ctx, r.host.cfg.Store, r.inc, 0, r.durable) {
+		for rec, err := range journal.ReadHeld(r.ctx, r.Store, r.Inc, 0, r.Durable) {
 			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				if !r.taken.Take(r.ctx, int64(len(rec.Raw)/2)) { // a prompt costs less than a reply
+				if !r.Share.Take(r.ctx, int64(len(rec.Raw)/2)) { // a prompt costs less than a reply
 					err = context.Cause(r.ctx)
 				} else {
 					rec, err = journal.Typed(rec)
@@ -138,8 +161,8 @@ func (r *reply) records() iter.Seq2[*messages.Record, error] {
 
 // relog makes the session's history of its journal, and the view of this turn; nil where
 // there can be none, as where something was erased.
-func (r *reply) relog() *prompt.Log {
-	log := prompt.NewLog(r.agent.Dialect.(prompt.Historian), 1, prompt.Window{}, r.agent.Rules.Rendering)
+func (r *Reader) relog() *prompt.Log {
+	log := prompt.NewLog(r.Agent.Dialect.(prompt.Historian), 1, prompt.Window{}, r.Agent.Rules.Rendering)
 	for rec, err := range r.records() {
 		if err != nil {
 			return nil
@@ -158,7 +181,7 @@ func (r *reply) relog() *prompt.Log {
 			return nil
 		}
 	}
-	if r.view = log.View(r.open.Turn); r.view == nil {
+	if r.View = log.View(r.Open.Turn); r.View == nil {
 		return nil
 	}
 	return log
@@ -174,7 +197,7 @@ const (
 
 // recent is the window of that prompt. It reads backwards, looks at twice as many records
 // each time, and reads no farther than the window and its question reach.
-func (r *reply) recent() ([]messages.Message, error) {
+func (r *Reader) recent() ([]messages.Message, error) {
 	var failed error
 	spec := r.spec(&failed)
 	var tail []*messages.Record // newest first
@@ -183,12 +206,12 @@ func (r *reply) recent() ([]messages.Message, error) {
 		if failed != nil || !ok && !whole {
 			return nil, false, failed
 		}
-		msgs, settled = parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window.Messages)
+		msgs, settled = parse.Window(prompt.Assemble(r.Agent.Dialect, p), r.Agent.Window.Messages)
 		return msgs, settled || passed, nil
 	}
-	step := min(max(tailPerMessage*r.agent.Window.Messages, leastTail), mostTail)
+	step := min(max(tailPerMessage*r.Agent.Window.Messages, leastTail), mostTail)
 	next := step
-	for rec, err := range journal.BackwardHeld(r.ctx, r.host.cfg.Store, r.inc, int64(step), r.durable) {
+	for rec, err := range journal.BackwardHeld(r.ctx, r.Store, r.Inc, int64(step), r.Durable) {
 		if err == nil && prompt.Reads(rec.Body.Kind()) {
 			rec, err = journal.Typed(rec)
 		}
@@ -220,12 +243,12 @@ func oldestFirst(tail []*messages.Record) iter.Seq[*messages.Record] {
 
 // spec says what the prompt is of. failed gets what went wrong in reading replies, each
 // of which is read once.
-func (r *reply) spec(failed *error) prompt.Spec {
+func (r *Reader) spec(failed *error) prompt.Spec {
 	replies := map[messages.Digest][]byte{}
 	s := prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Last: r.open.Last, Rendering: r.agent.Rules.Rendering,
-		Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds,
-		Transcript: r.agent.Dialect.Traits().Transcript, Window: r.agent.Window,
+		SID: r.SID, Run: r.Open.Run, Turn: r.Open.Turn, Pass: r.Open.Pass, Last: r.Open.Last, Rendering: r.Agent.Rules.Rendering,
+		Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds,
+		Transcript: r.Agent.Dialect.Traits().Transcript, Window: r.Agent.Window,
 		Reply: func(d messages.Digest) []byte {
 			b, ok := replies[d]
 			if !ok {
@@ -238,5 +261,5 @@ func (r *reply) spec(failed *error) prompt.Spec {
 			return b
 		},
 	}
-	return s.For(r.agent.Dialect)
+	return s.For(r.Agent.Dialect)
 }
