@@ -45,6 +45,9 @@ func (s *sink) emit(ctx context.Context, text string) error {
 	for text != "" {
 		piece := text[:min(len(text), turn.MaxChunkBytes)]
 		text = text[len(piece):]
+		if err := s.full(); err != nil { // at once, however many pieces the session has not taken
+			return err
+		}
 		select {
 		case s.slots <- struct{}{}:
 		case <-s.done:
@@ -59,6 +62,20 @@ func (s *sink) emit(ctx context.Context, text string) error {
 	return nil
 }
 
+// full returns the error of a piece after one that was over the limit.
+func (s *sink) full() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sum > turn.MaxStreamed {
+		return errOver()
+	}
+	return nil
+}
+
+func errOver() error {
+	return neuroscript.Errorf(neuroscript.CodeToolFailed, "the streamed result is over its limit of %d bytes", turn.MaxStreamed)
+}
+
 func (s *sink) add(piece string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +83,8 @@ func (s *sink) add(piece string) error {
 		return tools.ErrEnded
 	}
 	if s.sum += len(piece); s.sum > turn.MaxStreamed {
-		return neuroscript.Errorf(neuroscript.CodeToolFailed, "the streamed result is over its limit of %d bytes", turn.MaxStreamed)
+		<-s.slots // the piece goes nowhere
+		return errOver()
 	}
 	s.pending, s.pieces = append(s.pending, piece...), s.pieces+1
 	wait := sinkPause - s.now().Sub(s.last)
