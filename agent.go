@@ -87,7 +87,8 @@ type Agent struct {
 	// is final, and the call is not retried. Around is called for each attempt, from many
 	// goroutines, within the action's deadline. It is not called for pure tools of programs,
 	// actions on the session and key-value relics, nor for calls inside a child session or
-	// workflow; it is called for the action that starts that one. nil wraps nothing.
+	// workflow; it is called for the action that starts that one. A result that was shown as it
+	// grew must not be changed: readers have its pieces, and the action fails. nil wraps nothing.
 	Around func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 
 	files []string // from which it was loaded

@@ -258,6 +258,7 @@ func (c *checker) across(m *Manifest) {
 		}
 	}
 	c.extensions(m)
+	c.streams(m)
 	c.templates(m)
 	c.aliases(m)
 	c.replies(m)
@@ -307,6 +308,36 @@ func (c *checker) extensions(m *Manifest) {
 	for i, word := range m.Extensions {
 		if slices.Contains(cortexAlone, word) && m.Dialect != "cortex" && m.Dialect != "" {
 			c.add(index("extensions", i), ReasonBadValue, "only replies of the dialect cortex can use %s, not those of %q", word, clip.Quoted(m.Dialect))
+		}
+	}
+}
+
+// streams refuses definitions whose results can be shown as they grow where none is.
+func (c *checker) streams(m *Manifest) {
+	for i := range m.Define.Tools {
+		c.streamed(m, index("define.tools", i), &m.Define.Tools[i])
+	}
+	for i := range m.Define.Relics {
+		c.streamed(m, index("define.relics", i), &m.Define.Relics[i])
+	}
+}
+
+// streamed does that for one definition.
+func (c *checker) streamed(m *Manifest, path string, definition any) {
+	if slices.Contains(m.Extensions, stream) {
+		return
+	}
+	const needs = "needs the extension: write extensions: [" + stream + "]"
+	switch d := definition.(type) {
+	case *Command:
+		if d.Implementation.Stream != "" {
+			c.add(join(path, "implementation.stream"), ReasonBadValue, needs)
+		}
+	case *Relic:
+		for i := range d.Interface.Endpoints {
+			if d.Interface.Endpoints[i].Stream != "" {
+				c.add(join(index(join(path, "interface.endpoints"), i), "stream"), ReasonBadValue, needs)
+			}
 		}
 	}
 }

@@ -136,6 +136,7 @@ type Command struct {
 type Implementation struct {
 	Type       string    `yaml:"type" required:"true" enum:"command" doc:"Always command."`
 	Entrypoint []string  `yaml:"entrypoint" raw:"true" doc:"Program, in the agent's folder or by its whole path, and its arguments. Nothing is expanded, and no shell reads it but one that is named."`
+	Stream     string    `yaml:"stream" enum:"lines|json_lines" doc:"How its standard output is a result that can be shown as it grows: lines is a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. One JSON text when nothing is said."`
 	Resources  Resources `yaml:"resources" doc:"What it may use."`
 }
 
@@ -187,6 +188,7 @@ type Endpoint struct {
 	Path       string      `yaml:"path" raw:"true" shape:"path" doc:"Path under base_url; {name} stands for a parameter. The others go into the query, or as JSON into the body of POST, PUT and PATCH."`
 	Query      string      `yaml:"query" raw:"true" doc:"Statement of a database that reads; :name stands for a parameter, and is bound."`
 	Exec       string      `yaml:"exec" raw:"true" doc:"Statement of a database that changes something."`
+	Stream     string      `yaml:"stream" enum:"events|lines|json_lines" doc:"What a service answers, as a result that can be shown as it grows: events is the list of the data of text/event-stream, lines a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. An object with status and body when nothing is said."`
 	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by the method when nothing is said: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key. A query is read_only, an exec effectful when nothing is said, and a keyed one is done once under its key."`
 	Parameters []Parameter `yaml:"parameters" doc:"What it takes."`
 }
@@ -302,6 +304,9 @@ func (c *checker) endpoint(path string, d *Relic, e *Endpoint) {
 	if e.Method != "" {
 		c.add(join(path, "method"), ReasonBadValue, "a database has statements: query or exec")
 	}
+	if e.Stream != "" {
+		c.add(join(path, "stream"), ReasonBadValue, "only a service streams its answer")
+	}
 	switch {
 	case e.Query == "" && e.Exec == "":
 		c.add(path, ReasonMissing, "want query or exec")
@@ -389,6 +394,9 @@ func (m *Manifest) Adopt(w Wanted, file string, data []byte, lookup func(name st
 	l := loader{file: file, places: map[string]place{}, lookup: lookup, definition: true, allow: m.Environment.Allow, vars: m.Environment.Variables}
 	v := reflect.New(groups[i].value.Type().Elem()).Elem()
 	l.define(data, v)
+	c := checker{}
+	c.streamed(m, "", v.Addr().Interface())
+	l.merge(c.found)
 	if name := v.FieldByName("Name").String(); name != w.Name && len(l.found) == 0 {
 		l.add(l.near("name"), "name", ReasonBadValue, "is %q, and %s imports it as %q", clip.Quoted(name), w.Field, w.Name)
 	}

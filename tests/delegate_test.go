@@ -257,6 +257,43 @@ func TestAgentOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+// So it does where the child's text is the result that grows: the next process shows it from
+// its beginning, once.
+func TestStreamedAgentOutlivesTheProcess(t *testing.T) {
+	onJournals(t, func(t *testing.T, l *life) {
+		in := make(chan struct{}, 8)
+		agentOf := func(wait tools.Tool) *stile.Agent {
+			w := worker("w", "cortex", `<response final="false">before</response><action id="t">{"name":"own.wait"}</action><response>done: $t</response>`)
+			w.Tools, w.Manifest.Import.Tools = []tools.Tool{wait}, []string{"own.wait"}
+			a := boss(scripted.New(`<action id="a" type="agent" mode="async">{"name":"w","stream":true,"parameters":{"message":"do"}}</action><response>$a</response>`), w)
+			a.Manifest.Extensions = []string{"stream"}
+			return a
+		}
+		s := open(t, l.begin(), "stream", agentOf(entered("own.wait", messages.ReadOnly, in)))
+		run := submit(t, s, "go")
+		<-in
+		replied(t, s)
+		l.end()
+		a := agentOf(tool("own.wait", messages.ReadOnly, gives("waited")))
+		rt := l.begin()
+		defer l.end()
+		s = open(t, rt, "stream", a)
+		seen := newScreen(t)
+		for u, err := range s.Run(run.Ordinal()).Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+		}
+		wantDone(t, decision(t, s.Run(run.Ordinal())))
+		if got := ends(t, s)["a"]; got != `ok "before\n\ndone: waited"` || !seen.ended["a"] {
+			t.Error(got)
+		}
+		oneChild(t, rt, s)
+		replays(t, rt, a)
+	})
+}
+
 // The end of an action names the runs of all its attempts, also of those before a
 // restart, whether its turn goes on or is ended by it.
 func TestChildrenOfEarlierLives(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 )
 
 // The extensions of the Streaming Execution Protocol (docs/spec/streaming.md §9) are off. What a
-// model or a manifest writes of them is refused by name, and nothing of it runs; the
-// page on architecture says where each would go.
+// model or a manifest writes of them is refused by name, and nothing of it runs.
 func TestExtensionsAreRefused(t *testing.T) {
 	const act = `<action>{"name":"t"}</action>`
 	for _, c := range []struct{ extension, reply, want string }{

@@ -79,6 +79,7 @@ func TestStreamedBadly(t *testing.T) {
 <action id="bytes" mode="async" show="none">{"name":"bytes","stream":true}</action>
 <action id="late" mode="async">{"name":"late","stream":true}</action>
 <action id="other" mode="async">{"name":"other","stream":true}</action>
+<action id="deaf" mode="async" show="none">{"name":"deaf","stream":true}</action>
 <response final="true">end</response>`},
 			tool("ever", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 				piece := strings.Repeat("x", 60<<10)
@@ -88,6 +89,15 @@ func TestStreamedBadly(t *testing.T) {
 					}
 					sum += len(piece)
 				}
+			}),
+			tool("deaf", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				piece, refused := strings.Repeat("x", 60<<10), 0
+				for range limit/len(piece) + 200 { // the error comes again, and at once
+					if c.Emit(ctx, piece) != nil {
+						refused++
+					}
+				}
+				return neuroscript.Number(float64(refused)), nil
 			}),
 			tool("bytes", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 				return text("?"), c.Emit(ctx, strings.Repeat("\xff", 3<<20)) // three bytes of text each
@@ -125,7 +135,7 @@ func TestStreamedBadly(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen.update(u)
-			if u.Delta != nil && (u.Delta.Action == "ever" || u.Delta.Action == "bytes") {
+			if u.Delta != nil && (u.Delta.Action == "ever" || u.Delta.Action == "deaf" || u.Delta.Action == "bytes") {
 				t.Fatalf("%s is not to be shown", u.Delta.Action)
 			}
 			time.Sleep(time.Minute)
@@ -133,7 +143,7 @@ func TestStreamedBadly(t *testing.T) {
 		if d := (<-ended).Sub(began); d > 10*time.Second {
 			t.Errorf("the run took %s: as long as its slowest reader", d)
 		}
-		if len(seen.ended) != 5 {
+		if len(seen.ended) != 6 {
 			t.Errorf("the reader saw the ends of %v", seen.ended)
 		}
 		if err := <-late; !errors.Is(err, tools.ErrEnded) {
@@ -146,7 +156,7 @@ func TestStreamedBadly(t *testing.T) {
 		got := ends(t, s)
 		for id, want := range map[string]string{
 			"ever":  `failed error "the streamed result is over its limit of 8388608 bytes"`,
-			"bytes": "failed stream_too_large ", "other": "failed stream ", "big": `ok "` + big + `"`, "late": `ok "in time"`,
+			"bytes": "failed stream_too_large ", "other": "failed stream ", "deaf": "failed stream ", "big": `ok "` + big + `"`, "late": `ok "in time"`,
 		} {
 			if !strings.HasPrefix(got[id], want) {
 				t.Errorf("%s: %.100q, want %.100q", id, got[id], want)
@@ -177,6 +187,69 @@ func TestPartialInCondition(t *testing.T) {
 		got := ends(t, s)
 		if !strings.HasPrefix(got["a"], "ok") || !strings.HasPrefix(got["y"], "skipped bad_condition") || !strings.HasPrefix(got["f"], "skipped branch_not_taken") || !strings.HasPrefix(got["w"], "ok") {
 			t.Errorf("%q", got)
+		}
+		replays(t, rt, a)
+	})
+}
+
+// What a child says is shown while it says it, and is the result: also where it ends badly,
+// where its text comes in turns, and where it was all said before the first look.
+func TestStreamedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := func(name, text string) *scripted.Script {
+			s, err := scripted.Parse(name, []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		slow := worker("slow", "plain")
+		slow.Model = script("slow", `{"chunks":[{"text":"one "},{"text":"zwölf ","at_ms":300},{"text":"three","at_ms":900}]}`)
+		breaks := worker("breaks", "plain")
+		breaks.Model = script("breaks", `{"chunks":[{"text":"half"},{"text":" of it","at_ms":500}],"error":{"status":400,"code":"bad","after_bytes":7}}`)
+		hangs := worker("hangs", "plain")
+		hangs.Model = script("hangs", `{"chunks":[{"text":"never"},{"text":" ends","at_ms":3600000}]}`)
+		turns := worker("turns", "cortex", `<response final="false">first</response>`, `<thought>hm</thought><response>second</response>`)
+		a := boss(script("boss", `{"chunks":[{"text":"<action id=\"a\" type=\"agent\" mode=\"async\">{\"name\":\"slow\",\"stream\":true,\"parameters\":{\"message\":\"go\"}}</action>`+
+			`<action id=\"b\" type=\"agent\" mode=\"async\">{\"name\":\"breaks\",\"stream\":true,\"parameters\":{\"message\":\"go\"}}</action>`+
+			`<action id=\"c\" type=\"agent\" mode=\"async\">{\"name\":\"turns\",\"stream\":true,\"parameters\":{\"message\":\"go\"}}</action>`+
+			`<action id=\"d\" type=\"agent\" mode=\"async\">{\"name\":\"hangs\",\"stream\":true,\"timeout\":2,\"parameters\":{\"message\":\"go\"}}</action>`+
+			`<action id=\"e\" type=\"agent\" mode=\"async\">{\"name\":\"slow\",\"parameters\":{\"message\":\"go\"}}</action><response final=\"true\">${a.partial}! $c</response>"}]}`), slow, breaks, turns, hangs)
+		a.Manifest.Extensions = []string{"stream"}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		seen := newScreen(t)
+		early := map[string]string{} // half a second after the start
+		began := time.Now()
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+			if u.Delta != nil && time.Since(began) < 500*time.Millisecond {
+				early[u.Delta.Action] = seen.results[u.Delta.Action]
+			}
+		}
+		wantDone(t, decision(t, run))
+		if early["a"] != "one zwölf " || early["b"] != "half" || early["d"] != "never" {
+			t.Errorf("early was %q", early)
+		}
+		got := ends(t, s)
+		for id, want := range map[string]string{"a": `ok "one zwölf three"`, "b": "failed ERR_MODEL", "c": `ok "first\n\nsecond"`, "d": "failed ", "e": `ok "one zwölf three"`} {
+			if !strings.HasPrefix(got[id], want) {
+				t.Errorf("%s: %q, want %q", id, got[id], want)
+			}
+		}
+		if text := said(t, s); text != "one zwölf three! first\n\nsecond" {
+			t.Errorf("said %q", text)
+		}
+		texts := map[string]string{}
+		for _, c := range bodies[*messages.ActionChunk](records(t, s)) {
+			texts[c.ID] += string(c.Bytes)
+		}
+		if texts["a"] != "one zwölf three" || !strings.HasPrefix("half of it", texts["b"]) || texts["c"] != "first\n\nsecond" || texts["d"] != "never" || texts["e"] != "" {
+			t.Errorf("recorded %q", texts)
 		}
 		replays(t, rt, a)
 	})

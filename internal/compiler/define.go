@@ -153,7 +153,7 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 		r := d.Implementation.Resources
 		t, err := catalog.NewCommand(catalog.Command{
 			Name: d.Name, Summary: d.Summary, Class: messages.Class(d.Class), Params: params, Dir: a.Dir, Entrypoint: d.Implementation.Entrypoint,
-			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Absent: e.replays(),
+			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Stream: d.Implementation.Stream, Absent: e.replays(),
 		})
 		if err != nil {
 			return nil, messages.At(err, at)
@@ -202,7 +202,7 @@ func service(d *manifest.Relic, at string) (*catalog.Executor, error) {
 			return nil, err
 		}
 		s.Endpoints = append(s.Endpoints, web.Endpoint{
-			Name: e.Name, Summary: e.Summary, Method: e.Method, Path: e.Path, Class: messages.Class(e.Class), Params: ps,
+			Name: e.Name, Summary: e.Summary, Method: e.Method, Path: e.Path, Stream: e.Stream, Class: messages.Class(e.Class), Params: ps,
 		})
 	}
 	x, err := web.Relic(s)

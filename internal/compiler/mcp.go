@@ -115,7 +115,7 @@ func (e *Env) caller(o offered, cfg mcp.Config, who share, d *manifest.MCP, t *m
 		if o.asked {
 			agreed = append(agreed, mcp.Agreed{Tool: agreedTo(c.Host.Basis)})
 		}
-		return s.Call(ctx, tool, class, args, agreed...)
+		return s.Do(ctx, c, tool, class, args, agreed...)
 	}
 	return func(ctx context.Context, c *tools.Call, args string) (string, error) {
 		if agents == nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,6 +50,11 @@ type delegation struct {
 	call  *tools.Call
 	key   messages.SessionKey // of the child session
 	plan  driver.Delegation
+
+	// hide ends what show began, and returns when it has ended; nil where the result does not
+	// grow. shown is the text that was shown until then.
+	hide  func()
+	shown strings.Builder
 }
 
 func (d *delegation) run(ctx context.Context, args string) (string, error) {
@@ -70,6 +76,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if !feed {
 		d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
 	}
+	d.show(ctx, run)
 	a, err := d.wait(ctx, run)
 	if err != nil && d.Host.Stopping() {
 		if feed {
@@ -86,7 +93,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be followed: " + err.Error()}
 	}
-	return d.result(a, nil)
+	return d.result(ctx, a, nil)
 }
 
 // leaves reports whether the child goes on without this process, because the process gives up
@@ -234,6 +241,47 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 	}
 }
 
+// show shows what the child says, while it says it, as the result that grows. Text that the
+// child takes back, after a crash of its session, stays shown: then the action fails, because
+// its result is another.
+func (d *delegation) show(ctx context.Context, run *follow.Run) {
+	if d.call.Sink == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	d.hide = func() { cancel(); <-ended }
+	go func() {
+		defer close(ended)
+		defer cancel()
+		for piece, err := range run.Text(ctx, func(*answer.Account) error { return nil }) {
+			if err != nil || d.emit(ctx, piece) != nil {
+				return // the rest is shown at the end
+			}
+		}
+	}()
+}
+
+// emit shows a piece whole: the end of ctx, in the midst of a piece, would leave it open how
+// much of it was shown. It does not wait for longer than the attempt lasts.
+func (d *delegation) emit(ctx context.Context, piece string) error {
+	d.shown.WriteString(piece)
+	return d.call.Emit(context.WithoutCancel(ctx), piece)
+}
+
+// showRest shows what was not shown of the answer.
+func (d *delegation) showRest(ctx context.Context, text string) error {
+	if d.hide == nil {
+		return nil
+	}
+	d.hide()
+	rest, ok := strings.CutPrefix(text, d.shown.String())
+	if !ok {
+		return nil // the end of the action says so
+	}
+	return d.emit(ctx, rest)
+}
+
 // stop cancels the child's run and waits until everything in it has ended.
 func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) {
 	cause := context.Cause(ctx)
@@ -247,13 +295,13 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " may still run: " + err.Error()}
 	}
-	return d.result(a, cause)
+	return d.result(ctx, a, cause)
 }
 
 // result returns the run's answer for its parent, or why it does not count. stopped is why the
 // run was stopped, if it was: the detail of the run itself names the stopping session, which
 // is not for the model.
-func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
+func (d *delegation) result(ctx context.Context, a *answer.Account, stopped error) (string, error) {
 	if d.call.Spend != nil {
 		d.call.Spend(a.Used)
 	}
@@ -263,6 +311,9 @@ func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
 		text := a.Text()
 		if len(text) > maxAnswerBytes {
 			return "", &tools.Refused{Reason: string(messages.ErrQuota), Text: fmt.Sprintf("the answer has %d bytes; the limit is %d", len(text), maxAnswerBytes)}
+		}
+		if err := d.showRest(ctx, text); err != nil {
+			return "", err
 		}
 		out, err := jsontext.AppendQuote(nil, text)
 		return string(out), err

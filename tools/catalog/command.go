@@ -35,7 +35,8 @@ type Command struct {
 	Files      int64
 	Output     int64 // bytes of standard output
 	Timeout    time.Duration
-	Absent     bool // the program need not exist: a replay declares it and runs nothing
+	Stream     string // StreamLines, StreamJSONLines, or "" for a result that is one JSON text
+	Absent     bool   // the program need not exist: a replay declares it and runs nothing
 }
 
 // Default bounds of a command, and bounds that a command cannot set.
@@ -148,7 +149,16 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 	}
 	defer given.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = given, out, stderr
+	grows := growing{form: d.Stream, call: c}
+	rest := func() error { return grows.take(ctx, out.b, true) }
+	if d.Stream != "" && c.Sink != nil {
+		cmd.Stdout, rest = grows.follow(ctx, out, cancel)
+	}
 	err = confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
+	var ungrown error
+	if d.Stream != "" {
+		ungrown = rest()
+	}
 	switch {
 	case errors.Is(context.Cause(ctx), errOutput):
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", d.Output)
@@ -167,6 +177,9 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 			text += fmt.Sprintf("; it may have %d bytes of address space: resources.memory of the tool sets that", d.Memory)
 		}
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
+	}
+	if d.Stream != "" {
+		return grows.value(), ungrown
 	}
 	if len(bytes.TrimSpace(out.b)) == 0 {
 		return neuroscript.Value{}, nil

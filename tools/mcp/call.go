@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptrace"
-	"net/url"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -35,6 +34,13 @@ import (
 // If agreed is given, the server must offer exactly that on the connection of each attempt:
 // otherwise no tool is called, and the code is 1003.
 func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
+	return s.Do(ctx, nil, tool, class, args, agreed...)
+}
+
+// Do is Call for an action: of one whose result is shown as it grows, the server is asked for
+// progress and for pieces of the result (PartialKey). A call of which a piece was shown is not
+// made once more.
+func (s *Server) Do(ctx context.Context, action *tools.Call, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
 	harmless := class == messages.ReadOnly || class == messages.Idempotent
 	for first := true; ; first = false {
 		for _, want := range agreed {
@@ -49,13 +55,18 @@ func (s *Server) Call(ctx context.Context, tool string, class messages.Class, ar
 			}
 			return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", detailOf(err))
 		}
-		result, lost, begun, err := s.callOnce(ctx, c, tool, args)
+		params := &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}
+		p, end := s.watch(ctx, c, action, params)
+		result, lost, begun, err := s.callOnce(ctx, c, params)
+		if err := end(result); err != nil {
+			return "", err
+		}
 		switch {
 		case !lost:
 			return result, err
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
-		case !first || begun && !harmless || s.pool.ctx.Err() != nil:
+		case !first || begun && !harmless || p.has() || s.pool.ctx.Err() != nil:
 			return "", lostError(begun, class, err.Error())
 		}
 	}
@@ -84,13 +95,13 @@ func detailOf(err error) string {
 
 // callOnce makes a call on a connection. lost reports whether there was no answer, begun
 // whether the server may have got the call.
-func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string) (result string, lost, begun bool, err error) {
+func (s *Server) callOnce(ctx context.Context, c *connection, params *sdk.CallToolParams) (result string, lost, begun bool, err error) {
 	var sent, missing atomic.Bool
 	sent.Store(s.cfg.URL == "") // a pipe does not show when it is read
 	call, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithValue(ctx, missingKey{}, &missing), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	res, err := c.session.CallTool(call, &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+	res, err := c.session.CallTool(call, params)
 	s.release(c)
 	if err == nil {
 		s.answered()
@@ -236,9 +247,7 @@ func shallow(v jsontext.Value) bool {
 // redact removes secrets from a text, also in the spelling of JSON and of addresses.
 func redact(s string, secrets []string) string {
 	for _, key := range secrets {
-		forHTML, _ := json.Marshal(key)
-		plain, _ := jsontext.AppendQuote(nil, key)
-		for _, k := range []string{key, inQuotes(forHTML), inQuotes(plain), url.QueryEscape(key), url.PathEscape(key)} {
+		for _, k := range spellings(key) {
 			s = strings.ReplaceAll(s, k, "[redacted]")
 		}
 	}

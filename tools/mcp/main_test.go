@@ -122,6 +122,35 @@ func testServer() *sdk.Server {
 		s.RemoveTools("echo")
 		return textResult("shrank"), nil
 	})
+	// parts sends the parts of a text, each ended by |, as pieces of its result. One that begins
+	// with a mark is something else: ! is a message, ? waits for a file, = is the result.
+	sdk.AddTool(s, &sdk.Tool{Name: "parts"}, func(ctx context.Context, req *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+		all := ""
+		for i, part := range strings.Split(strings.TrimSuffix(in.Text, "|"), "|") {
+			note := &sdk.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i), Total: 9}
+			switch {
+			case strings.HasPrefix(part, "!"):
+				note.Message = part[1:]
+			case strings.HasPrefix(part, "?"):
+				for _, err := os.Stat(part[1:]); err != nil && ctx.Err() == nil; _, err = os.Stat(part[1:]) {
+					time.Sleep(time.Millisecond)
+				}
+				continue
+			case strings.HasPrefix(part, "="):
+				all = part[1:]
+				continue
+			default:
+				note.Meta, all = sdk.Meta{PartialKey: part}, all+part
+			}
+			if req.Params.Meta[PartialKey] != true {
+				continue // nothing was asked for
+			}
+			if err := req.Session.NotifyProgress(ctx, note); err != nil {
+				return nil, nil, err
+			}
+		}
+		return textResult(all), nil, nil
+	})
 	type sums struct {
 		A int64 `json:"a"`
 		B int64 `json:"b,omitempty"`

@@ -174,13 +174,15 @@ type Server struct {
 	mu       sync.Mutex
 	live     *connection
 	dialing  *dial
-	failures int       // connections lost or not made since a call was answered
-	notUntil time.Time // when the next connection may be tried
-	changes  int64     // how often the list of tools may have changed
-	offered  *offer    // the last list; nil before the first
-	renewing bool      // the list is being asked for again
-	own      bool      // made by Apart: of one user, tenant or session
-	ended    bool      // no new connections
+	failures int                 // connections lost or not made since a call was answered
+	notUntil time.Time           // when the next connection may be tried
+	changes  int64               // how often the list of tools may have changed
+	offered  *offer              // the last list; nil before the first
+	renewing bool                // the list is being asked for again
+	watched  map[string]*partial // calls whose progress is shown, by the tokens made for them
+	watches  int64
+	own      bool // made by Apart: of one user, tenant or session
+	ended    bool // no new connections
 }
 
 // connection is a connection to a server, with the session of the SDK.
@@ -386,7 +388,8 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
 	defer cancel()
 	client := sdk.NewClient(&sdk.Implementation{Name: "stile", Version: "1"}, &sdk.ClientOptions{
-		Capabilities: &sdk.ClientCapabilities{},
+		Capabilities:                &sdk.ClientCapabilities{},
+		ProgressNotificationHandler: s.progress,
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -50,6 +50,7 @@ type Endpoint struct {
 	Summary string
 	Method  string // "" is GET
 	Path    string // {name} is a parameter
+	Stream  string // StreamEvents, StreamLines, StreamJSONLines, or "" for an answer that is taken whole
 	Class   messages.Class
 	Params  catalog.Parameters
 }
@@ -189,7 +190,7 @@ func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set("Accept", "application/json, text/*;q=0.5")
+	req.Header.Set("Accept", accepted(e.Stream))
 	req.Header.Set("User-Agent", "stile")
 	return req, nil
 }
@@ -242,12 +243,26 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 		return "", fail(err)
 	}
 	defer resp.Body.Close()
+	tooLong := func() error {
+		return fail(fmt.Errorf("status %d, and the answer is over its limit of %d bytes", resp.StatusCode, s.MaxBytes))
+	}
+	if e.Stream != "" && resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		g := growing{form: e.Stream, key: key, call: c}
+		result, broken, err := g.read(ctx, resp, s.MaxBytes)
+		switch {
+		case errors.Is(broken, errTooLong):
+			return "", tooLong()
+		case broken != nil:
+			return "", fail(broken)
+		}
+		return result, err
+	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, s.MaxBytes+1))
 	switch {
 	case err != nil:
 		return "", fail(err)
 	case int64(len(data)) > s.MaxBytes && resp.StatusCode < 300: // it was done, and what it says cannot be kept
-		return "", fail(fmt.Errorf("status %d, and the answer is over its limit of %d bytes", resp.StatusCode, s.MaxBytes))
+		return "", tooLong()
 	}
 	text := redact(string(data), key)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
