@@ -10,6 +10,7 @@
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
+#   make soak    a load over SOAKTIME (default 3m), and whether anything grows
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
@@ -45,6 +46,7 @@ SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 MUTANTFLAGS ?=
 HISTORYTIME ?= 5m
+SOAKTIME   ?= 3m
 INTERLEAVINGS ?= 1000000
 INTERFLAGS ?=
 BITFLAGS   ?=
@@ -74,7 +76,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -126,6 +128,9 @@ sim:
 sim-short:
 	$(MAKE) sim SIMTURNS=30000
 
+soak:
+	$(LITE) bench mix --rate 20 --for $(SOAKTIME) --soak --threshold 'errors <= 0' --threshold 'halts <= 0' --threshold 'different <= 0'
+
 mutants:
 	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)
 
@@ -136,6 +141,7 @@ long: clients
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
+	$(MAKE) soak SOAKTIME=40s
 	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME)
 
 # The last lines say with what of others the tests ran, or how to have that done.

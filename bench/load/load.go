@@ -147,17 +147,21 @@ func Run(ctx context.Context, w *workload.Workload, arrivals []workload.Arrival,
 	took := time.Since(l.begun)
 	after := t.Usage(context.WithoutCancel(ctx))
 	stop()
-	peak, series := looks()
+	series := looks()
 	u := after.Since(before)
-	if u.PeakRSS = max(peak, u.RSS); u.RSS < 0 {
-		u.PeakRSS = -1
+	u.PeakRSS = u.RSS
+	for _, look := range series {
+		u.PeakRSS = max(u.PeakRSS, look.RSS)
 	}
 	round := rec.Round(took, u)
 	for i := range round.Series {
-		round.Series[i].RSS = max(u.RSS, 0) // of the seconds behind the last look
+		look := after // of the seconds behind the last look
 		if i < len(series) {
-			round.Series[i].RSS = series[i]
+			look = series[i]
 		}
+		s := &round.Series[i]
+		s.RSS, s.Goroutines, s.Descriptors = max(look.RSS, 0), max(look.Goroutines, 0), max(look.Descriptors, 0)
+		s.Disk, s.Live = max(look.Disk, 0), max(look.Live, 0)
 	}
 	return round
 }
@@ -266,12 +270,11 @@ func (s *sight) Texts(n, bytes int) {
 
 func (s *sight) Resumed(cuts int, same bool) { s.l.rec.Resumed(cuts, same) }
 
-// look looks at the target's memory once a second. The function that it returns gives the most
-// that it saw, and what it saw in each second, once work is done.
-func (l *running) look(work context.Context) func() (peak int64, series []int64) {
+// look looks at what the target takes once a second. The function that it returns gives what it
+// saw in each second, once work is done.
+func (l *running) look(work context.Context) func() []measure.Usage {
 	done := make(chan struct{})
-	peak := int64(-1)
-	var series []int64
+	var series []measure.Usage
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(time.Second)
@@ -279,16 +282,11 @@ func (l *running) look(work context.Context) func() (peak int64, series []int64)
 		for {
 			select {
 			case <-tick.C:
-				u := l.target.Usage(work)
-				if u.RSS < 0 {
-					u.RSS = 0
-				}
-				peak = max(peak, u.RSS)
-				series = append(series, u.RSS)
+				series = append(series, l.target.Usage(work))
 			case <-work.Done():
 				return
 			}
 		}
 	}()
-	return func() (int64, []int64) { <-done; return peak, series }
+	return func() []measure.Usage { <-done; return series }
 }

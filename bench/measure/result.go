@@ -33,7 +33,9 @@ type Result struct {
 	// Own is the bench's own share, measured against a target that answers at once.
 	Own        *Own      `json:"own,omitempty"`
 	Thresholds []Verdict `json:"thresholds,omitempty"`
-	Notes      []string  `json:"notes,omitempty"`
+	// Soak is what grew over a long load, and what did not.
+	Soak  []Slope  `json:"soak,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Machine is where the bench ran.
@@ -98,25 +100,33 @@ type Second struct {
 	InFlight int64 `json:"in_flight"`
 	P50      int64 `json:"p50_us"` // of the ends in it
 	P99      int64 `json:"p99_us"`
-	RSS      int64 `json:"rss,omitempty"` // bytes, of the target
+	// Of the target, at the end of the second; 0 is what it does not tell.
+	RSS         int64 `json:"rss,omitempty"`
+	Goroutines  int64 `json:"goroutines,omitempty"`
+	Descriptors int64 `json:"descriptors,omitempty"`
+	Disk        int64 `json:"disk_bytes,omitempty"`
+	Live        int64 `json:"live_bytes,omitempty"`
 }
 
 // Usage is what the target took for a round. A member that the target does not tell is -1.
 type Usage struct {
-	CPUMicros  int64 `json:"cpu_us"`
-	RSS        int64 `json:"rss_bytes"`      // at the end
-	PeakRSS    int64 `json:"peak_rss_bytes"` // of the looks at it, once a second
-	Commits    int64 `json:"commits"`
-	Records    int64 `json:"records"`
-	Fsyncs     int64 `json:"fsyncs"`
-	Goroutines int64 `json:"goroutines"` // at the end
+	CPUMicros   int64 `json:"cpu_us"`
+	RSS         int64 `json:"rss_bytes"`      // at the end
+	PeakRSS     int64 `json:"peak_rss_bytes"` // of the looks at it, once a second
+	Commits     int64 `json:"commits"`
+	Records     int64 `json:"records"`
+	Fsyncs      int64 `json:"fsyncs"`
+	Goroutines  int64 `json:"goroutines"`  // at the end, as the next two
+	Descriptors int64 `json:"descriptors"` // files and sockets that are open
+	Disk        int64 `json:"disk_bytes"`
+	Live        int64 `json:"live_bytes"` // of the heap, after a collection
 	// Shared says that target and bench are one process, so that the times of both are in CPUMicros.
 	Shared bool `json:"shared,omitempty"`
 }
 
 // Unknown is a usage of which nothing is known.
 func Unknown() Usage {
-	return Usage{CPUMicros: -1, RSS: -1, PeakRSS: -1, Commits: -1, Records: -1, Fsyncs: -1, Goroutines: -1}
+	return Usage{CPUMicros: -1, RSS: -1, PeakRSS: -1, Commits: -1, Records: -1, Fsyncs: -1, Goroutines: -1, Descriptors: -1, Disk: -1, Live: -1}
 }
 
 // Since is what was taken after an earlier usage.

@@ -10,12 +10,15 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/bench/growth"
 	"github.com/seed14be6753/stile/bench/measure"
+	"github.com/seed14be6753/stile/bench/recovery"
 )
 
 // Text writes a result as a table for a terminal.
@@ -69,6 +72,13 @@ func Text(out io.Writer, r *measure.Result) error {
 			state = "DOES NOT HOLD"
 		}
 		w.line("%-12s %s: %s", "threshold", v.Threshold, state+found(v))
+	}
+	for _, g := range r.Soak {
+		state := "steady"
+		if g.Grows {
+			state = "GROWS"
+		}
+		w.line("%-12s %s: %s, from %s to %s (p %.3f)", "over time", g.Name, state, value(g.From, g.Unit), value(g.To, g.Unit), g.P)
 	}
 	for _, n := range r.Notes {
 		w.line("%-12s %s", "note", n)
@@ -220,6 +230,8 @@ func value(v float64, unit string) string {
 		return Micros(int64(v))
 	case "bytes":
 		return Bytes(int64(v))
+	case "":
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64) + strings.TrimPrefix(unit, "runs")
 }
@@ -251,6 +263,69 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 	}
 	return fmt.Sprintf("%.1f KB", float64(n)/1e3)
+}
+
+// Recovery writes what came of a host that was killed.
+func Recovery(out io.Writer, name string, r recovery.Report) error {
+	w := &writer{out: out}
+	w.line("%s: %d kills", name, len(r.Kills))
+	w.line("")
+	w.line("%-6s %9s %10s %6s %10s %12s %10s", "kill", "accepted", "in flight", "lost", "ready", "first ended", "all ended")
+	var ready, first, all []float64
+	for i, k := range r.Kills {
+		w.line("%-6d %9d %10d %6d %10s %12s %10s", i+1, k.Accepted, k.InFlight, k.Lost, ms(k.Ready), ms(k.First), ms(k.All))
+		ready = append(ready, k.Ready)
+		if k.InFlight > 0 {
+			first, all = append(first, k.First), append(all, k.All)
+		}
+	}
+	w.line("%-6s %9s %10s %6s %10s %12s %10s", "median", "", "", "", ms(middle(ready)), ms(middle(first)), ms(middle(all)))
+	w.line("")
+	var decisions []string
+	for _, d := range slices.Sorted(maps.Keys(r.Decisions)) {
+		decisions = append(decisions, number(r.Decisions[d])+" "+d)
+	}
+	w.line("%-12s %s", "decisions", strings.Join(decisions, ", "))
+	w.line("%-12s %s, %d of them twice", "effects", number(int64(r.Effects)), r.Doubled)
+	w.line("%-12s %d", "lost runs", r.Lost())
+	return w.err
+}
+
+// Growth writes how costs grow.
+func Growth(out io.Writer, name string, r growth.Report) error {
+	w := &writer{out: out}
+	w.line("%s: a run, by the runs that its session had before", name)
+	w.line("")
+	w.line("%10s %10s %12s %12s %12s", "runs", "p50", "processor", "journal", "allocated")
+	for _, l := range r.Lengths {
+		w.line("%10s %10s %12s %12s %12s", number(int64(l.Runs)), Micros(int64(l.P50Micros)), Micros(int64(l.CPUMicros)), Bytes(int64(l.Journal)), Bytes(int64(l.Allocated)))
+	}
+	w.line("")
+	w.line("processor time grows with the length to the power of %.2f (0: not at all, 1: in proportion)", r.Exponent)
+	if len(r.Counts) > 0 {
+		w.line("")
+		w.line("sessions that are awake, after one run each")
+		w.line("")
+		w.line("%10s %10s %14s %14s", "sessions", "p50", "heap each", "journal each")
+		for _, c := range r.Counts {
+			w.line("%10s %10s %14s %14s", number(int64(c.Sessions)), Micros(int64(c.P50Micros)), Bytes(int64(c.Heap)), Bytes(int64(c.Journal)))
+		}
+	}
+	if r.Partial {
+		w.line("")
+		w.line("stopped before the end")
+	}
+	return w.err
+}
+
+func ms(v float64) string { return Micros(int64(v * 1000)) }
+
+func middle(all []float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // number is a number with commas.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"strings"
 	"time"
@@ -26,10 +27,12 @@ const (
 	feedTool = "bench.feed"
 )
 
-// Agents are the agents of a workload.
-func Agents(w *workload.Workload) (all []*stile.Agent, err error) {
+// Agents are the agents of a workload. Each call of an effectful tool first writes a line to
+// witness, unless that is nil: the numbers of its submit and of the call. The writer must be safe
+// for concurrent use.
+func Agents(w *workload.Workload, witness io.Writer) (all []*stile.Agent, err error) {
 	for _, a := range w.Agents {
-		agent, err := agentOf(w, a)
+		agent, err := agentOf(w, a, witness)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +41,7 @@ func Agents(w *workload.Workload) (all []*stile.Agent, err error) {
 	return all, nil
 }
 
-func agentOf(w *workload.Workload, a workload.Agent) (*stile.Agent, error) {
+func agentOf(w *workload.Workload, a workload.Agent, witness io.Writer) (*stile.Agent, error) {
 	var doc strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&doc, format+"\n", args...) }
 	line("name: %s", a.Name)
@@ -56,6 +59,11 @@ func agentOf(w *workload.Workload, a workload.Agent) (*stile.Agent, error) {
 	}
 	if a.Calls > 0 {
 		t, err := stile.DefineTool(workTool, "takes time", stile.Class(a.Class), func(ctx context.Context, in workArgs) (string, error) {
+			if witness != nil && a.Class == string(messages.Effectful) { // others may be done again
+				if _, err := fmt.Fprintf(witness, "%d %d\n", in.Submit, in.Call); err != nil {
+					return "", err
+				}
+			}
 			return "done", pause(ctx, a.Tool.Draw(w.Rand("tool", in.Submit*workload.MaxCalls+in.Call)))
 		})
 		wrong = append(wrong, add(workTool, t, err))

@@ -3,7 +3,10 @@ package target
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -17,14 +20,18 @@ import (
 // Embedded is a runtime in this process.
 type Embedded struct {
 	name   string
+	soak   bool   // tell what is live, and the size of dir
+	dir    string // of the journal; "" for one in memory
 	rt     *stile.Runtime
 	agents map[string]*stile.Agent
 	open   sync.Map // session's id → *stile.Session
 }
 
-// NewEmbedded returns a target that runs agents in rt, which stays the caller's to close.
-func NewEmbedded(name string, rt *stile.Runtime, agents []*stile.Agent) *Embedded {
-	e := &Embedded{name: name, rt: rt, agents: map[string]*stile.Agent{}}
+// NewEmbedded returns a target that runs agents in rt, which stays the caller's to close. Of a soak
+// it also tells the heap that is live, which takes a collection each time, and the size of the
+// journal's folder dir, unless that is "".
+func NewEmbedded(name string, soak bool, dir string, rt *stile.Runtime, agents []*stile.Agent) *Embedded {
+	e := &Embedded{name: name, soak: soak, dir: dir, rt: rt, agents: map[string]*stile.Agent{}}
 	for _, a := range agents {
 		e.agents[a.Manifest.Name] = a
 	}
@@ -38,7 +45,30 @@ func (e *Embedded) Name() string { return e.name }
 func (e *Embedded) Usage(context.Context) measure.Usage {
 	u := Process()
 	u.Commits, u.Records = e.rt.Journal().Commits.Load(), e.rt.Journal().Records.Load()
+	if e.soak {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		u.Live = int64(m.HeapAlloc)
+	}
+	if e.soak && e.dir != "" {
+		u.Disk = size(e.dir)
+	}
 	return u
+}
+
+// size is that of the files in a folder.
+func size(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // a file may go while its folder is read
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
 }
 
 // Do implements load.Target.

@@ -64,6 +64,39 @@ func client() *http.Client {
 // Name implements load.Target.
 func (h *Host) Name() string { return h.base }
 
+// Close closes the connections that are not in use.
+func (h *Host) Close() { h.client.CloseIdleConnections() }
+
+// Ready reports whether the host takes work.
+func (h *Host) Ready(ctx context.Context) bool {
+	res, err := h.do(ctx, http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return false
+	}
+	drain(res)
+	return true
+}
+
+// Submit opens the session of a submit and sends it, and returns the number of its run when the
+// host has taken it.
+func (h *Host) Submit(ctx context.Context, r *load.Request) (run int64, err error) {
+	if err := h.open(ctx, r); err != nil {
+		return 0, failureOf(err)
+	}
+	res, err := h.do(ctx, http.MethodPost, "/v1/sessions/"+r.Session+"/runs", map[string]string{"input": r.Input})
+	if err != nil {
+		return 0, failureOf(err)
+	}
+	o, err := read[outcome](res)
+	return o.Run, failureOf(err)
+}
+
+// Settled waits for the end of a run, and returns its decision and the time of its end.
+func (h *Host) Settled(ctx context.Context, session string, run int64) (decision string, at time.Time, err error) {
+	o, err := h.ended(ctx, "/v1/sessions/"+session+"/runs", run)
+	return decided(o.Decision, o.Code), o.At, failureOf(err)
+}
+
 // TellsUsage reports whether the host tells its metrics to this client.
 func (h *Host) TellsUsage() bool { return h.tellsUsage }
 
@@ -186,6 +219,8 @@ type outcome struct {
 	Ended    bool   `json:"ended"`
 	Decision string `json:"decision"`
 	Code     string `json:"code"`
+
+	At time.Time `json:"ended_at"`
 }
 
 func (h *Host) run(ctx context.Context, r *load.Request, w load.Watcher) (string, error) {
@@ -234,22 +269,24 @@ func (h *Host) wait(ctx context.Context, runs string, input any, w load.Watcher)
 	return h.end(ctx, runs, o.Run)
 }
 
-// end waits for the end of a run.
+// end waits for the end of a run, and returns its decision.
 func (h *Host) end(ctx context.Context, runs string, n int64) (string, error) {
+	o, err := h.ended(ctx, runs, n)
+	return decided(o.Decision, o.Code), err
+}
+
+// ended waits for the end of a run.
+func (h *Host) ended(ctx context.Context, runs string, n int64) (o outcome, err error) {
 	for {
 		res, err := h.do(ctx, http.MethodGet, runs+"/"+strconv.FormatInt(n, 10)+"?wait=30s", nil)
 		if err != nil {
-			return "", err
+			return o, err
 		}
-		o, err := read[outcome](res)
-		if err != nil {
-			return "", err
-		}
-		if o.Ended {
-			return decided(o.Decision, o.Code), nil
+		if o, err = read[outcome](res); err != nil || o.Ended {
+			return o, err
 		}
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return o, ctx.Err()
 		}
 	}
 }
@@ -419,6 +456,7 @@ func (h *Host) Usage(ctx context.Context) measure.Usage {
 	take(&u.Records, "stile_journal_records_total", 1)
 	take(&u.Fsyncs, "stile_journal_syncs_total", 1)
 	take(&u.Goroutines, "go_goroutines", 1)
+	take(&u.Descriptors, "process_open_fds", 1)
 	return u
 }
 

@@ -13,6 +13,6 @@ func Process() measure.Usage {
 	u := measure.Unknown()
 	u.Shared = true
 	u.Goroutines = int64(runtime.NumGoroutine())
-	u.RSS = resident()
+	u.RSS, u.Descriptors = resident(), descriptors()
 	return u
 }

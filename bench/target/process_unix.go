@@ -14,7 +14,7 @@ func Process() measure.Usage {
 	u := measure.Unknown()
 	u.Shared = true
 	u.Goroutines = int64(runtime.NumGoroutine())
-	u.RSS = resident()
+	u.RSS, u.Descriptors = resident(), descriptors()
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) == nil {
 		u.CPUMicros = (r.Utime.Nano() + r.Stime.Nano()) / 1000

@@ -21,3 +21,13 @@ func resident() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.Sys - m.HeapReleased)
 }
+
+// descriptors counts the files and sockets that this process has open; -1 where the system does
+// not tell.
+func descriptors() int64 {
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return int64(len(all))
+}

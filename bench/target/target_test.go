@@ -54,7 +54,7 @@ func parsed(t *testing.T, doc string) *workload.Workload {
 // embedded is a runtime in memory with the agents of a workload.
 func embedded(t *testing.T, w *workload.Workload) (*stile.Runtime, []*stile.Agent) {
 	t.Helper()
-	agents, err := scripted.Agents(w)
+	agents, err := scripted.Agents(w, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func check(t *testing.T, r measure.Round) {
 func TestEmbedded(t *testing.T) {
 	w := parsed(t, small)
 	rt, agents := embedded(t, w)
-	check(t, run(t, w, NewEmbedded("here", rt, agents)))
+	check(t, run(t, w, NewEmbedded("here", true, t.TempDir(), rt, agents)))
 }
 
 func TestHost(t *testing.T) {

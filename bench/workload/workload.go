@@ -120,7 +120,7 @@ var files embed.FS
 
 // Builtin returns the names of the built-in workloads, in the order of a list for people.
 func Builtin() []string {
-	return []string{"echo", "call", "parallel", "stream", "approvals", "feeds", "readers", "mix"}
+	return []string{"echo", "call", "parallel", "stream", "approvals", "feeds", "readers", "recovery", "mix"}
 }
 
 // BuiltinFile returns the file of a built-in workload; ok is false for another name.

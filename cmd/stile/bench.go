@@ -41,7 +41,8 @@ type benchOptions struct {
 	thresholds      []string
 	json, html      string
 	noOwn           bool
-	listen          string // of serve
+	listen, witness string // of serve
+	soak            bool
 }
 
 const (
@@ -92,7 +93,8 @@ that every threshold holds, 9 that one does not.`,
 	flags.StringVar(&o.json, "json", "", "write the result as JSON to this file, or - for standard output")
 	flags.StringVar(&o.html, "html", "", "write a page with plots to this file")
 	flags.BoolVar(&o.noOwn, "no-own", false, "do not measure what the bench itself takes")
-	cmd.AddCommand(a.benchServeCommand(), a.benchCompareCommand())
+	flags.BoolVar(&o.soak, "soak", false, "judge also whether memory, goroutines, descriptors, latency or disk a run grow; wants --for 30s or more")
+	cmd.AddCommand(a.benchServeCommand(), a.benchCompareCommand(), a.benchRecoveryCommand(), a.benchGrowthCommand())
 	return cmd
 }
 
@@ -244,14 +246,14 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		b.notes = append(b.notes, "chat completions have no streams that resume, no approvals and no calls of the workload: each submit is one message to the model")
 		return b.measure(ctx, t)
 	}
-	return a.withAgents(ctx, w, &o, func(name string, rt *stile.Runtime, agents []*stile.Agent) error {
-		return b.measure(ctx, target.NewEmbedded(name, rt, agents))
+	return a.withAgents(ctx, w, &o, nil, func(name string, rt *stile.Runtime, agents []*stile.Agent) error {
+		return b.measure(ctx, target.NewEmbedded(name, o.soak, a.dir, rt, agents))
 	})
 }
 
 // withAgents runs f with the agents of a workload in a runtime of this process.
-func (a *app) withAgents(ctx context.Context, w *workload.Workload, o *benchOptions, f func(name string, rt *stile.Runtime, agents []*stile.Agent) error) error {
-	agents, err := scripted.Agents(w)
+func (a *app) withAgents(ctx context.Context, w *workload.Workload, o *benchOptions, witness io.Writer, f func(name string, rt *stile.Runtime, agents []*stile.Agent) error) error {
+	agents, err := scripted.Agents(w, witness)
 	if err != nil {
 		return err
 	}
@@ -262,23 +264,22 @@ func (a *app) withAgents(ctx context.Context, w *workload.Workload, o *benchOpti
 		name = "stile in this process, in memory"
 	case a.journal != "" || a.env(envJournal) != "" && a.dir == "":
 		name = "stile in this process, on a shared journal"
-		fallthrough
 	case a.dir == "":
+		name = "stile in this process, on SQLite"
+	}
+	if a.dir == "" && !o.memory {
 		dir, err := os.MkdirTemp("", "stile-bench-")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		a.dir = filepath.Join(dir, "data")
-		if a.journal == "" && a.env(envJournal) == "" {
-			name = "stile in this process, on SQLite"
-		}
 	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	cfg.InMemory, cfg.Agents, cfg.Boot = o.memory, agents, stile.Boot{Off: true}
+	cfg.InMemory, cfg.Agents, cfg.Boot = o.memory, agents, stile.Boot{PerSecond: workload.MaxRate}
 	defer host.Tune(host.TuneOptions{})()
 	return a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error { return f(name, rt, agents) })
 }
@@ -319,6 +320,12 @@ func (b *benching) measure(ctx context.Context, t load.Target) error {
 		}
 	}
 	b.remark(r)
+	if b.o.soak {
+		r.Soak = r.Rounds[len(r.Rounds)-1].Slopes()
+		if r.Soak == nil {
+			r.Notes = append(r.Notes, "the load was too short to see what grows")
+		}
+	}
 	r.Thresholds = r.Judge(b.bounds)
 	if err := b.write(r); err != nil {
 		return err
@@ -328,6 +335,11 @@ func (b *benching) measure(ctx context.Context, t load.Target) error {
 	}
 	for _, v := range r.Thresholds {
 		if !v.Holds {
+			return exitBelow
+		}
+	}
+	for _, g := range r.Soak {
+		if g.Grows {
 			return exitBelow
 		}
 	}
@@ -453,7 +465,12 @@ bench serve the same workload and seed: then both draw the same times.`,
 		if err != nil {
 			return err
 		}
-		return a.withAgents(ctx, w, &o, func(_ string, rt *stile.Runtime, agents []*stile.Agent) error {
+		witness, err := witnessTo(o.witness)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = witness.Close() }()
+		return a.withAgents(ctx, w, &o, witness, func(_ string, rt *stile.Runtime, agents []*stile.Agent) error {
 			srv, err := host.New(host.Config{Runtime: rt, Agents: agents, MaxRuns: benchMost, MaxStreams: benchMost, MaxConnections: benchMost})
 			if err != nil {
 				return err
@@ -462,7 +479,7 @@ bench serve the same workload and seed: then both draw the same times.`,
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(a.err, "stile: serving the agents of %s on http://%s\n", w.Name, l.Addr()); err != nil {
+			if _, err := fmt.Fprintf(a.out, "serving the agents of %s on http://%s\n", w.Name, l.Addr()); err != nil {
 				return err
 			}
 			return srv.Serve(ctx, l, closeWait)
@@ -470,6 +487,7 @@ bench serve the same workload and seed: then both draw the same times.`,
 	}
 	a.benchFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.listen, "listen", benchListen, "address, one of loopback")
+	cmd.Flags().StringVar(&o.witness, "witness", "", "append a line to this file for each call of a tool with an effect, before it does anything")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/bench/growth"
 	"github.com/seed14be6753/stile/bench/measure"
 )
 
@@ -89,4 +90,31 @@ func TestBenchRefuses(t *testing.T) {
 	if a := stileDo(t, "bench", "compare", bad, bad); a.status != int(exitUsage) {
 		t.Errorf("status %d\n%s", a.status, a.err)
 	}
+}
+
+// A host that is killed in the middle of its work loses no run and does no effect twice.
+func TestBenchRecovery(t *testing.T) {
+	t.Setenv(asCommand, "1")
+	file := write(t, t.TempDir(), "w.yaml", `name: killed
+agents: [{name: bench-killed, calls: 2, class: effectful, tool: 100ms, tokens: 3, gap: 20ms}]
+jobs: [{agent: bench-killed}]
+`)
+	a := stileDo(t, "bench", "recovery", file, "--kills", "1", "--runs", "12", "--after", "1ms")
+	if a.status != 0 {
+		t.Fatalf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.out, "killed: 1 kills", "0 of them twice", "lost runs    0")
+	holds(t, a.err, "kill 1 of 1: ")
+}
+
+func TestBenchGrowth(t *testing.T) {
+	var r growth.Report
+	a := stileDo(t, "bench", "growth", "call", "--memory", "--runs", "20", "--sessions", "5", "--json")
+	if err := json.Unmarshal([]byte(a.out), &r); err != nil || a.status != 0 {
+		t.Fatalf("status %d, %v\n%s%s", a.status, err, a.out, a.err)
+	}
+	if len(r.Lengths) != 3 || r.Lengths[2].Runs != 16 || r.Lengths[0].P50Micros <= 0 || r.Lengths[0].Journal <= 0 || len(r.Counts) != 1 || r.Counts[0].Sessions != 5 {
+		t.Errorf("%+v", r)
+	}
+	holds(t, must(t, "bench", "growth", "--memory", "--runs", "3", "--sessions", "0"), "echo: a run", "to the power of")
 }
