@@ -25,7 +25,7 @@ const (
 
 	reasonLoop = "loop " // the id follows
 
-	// ReasonTooMany is of a loop with more items than it may have; the numbers follow.
+	// ReasonTooMany is of a loop with more instances than it may have; the numbers follow.
 	ReasonTooMany = "too_many"
 	// ReasonNotAList is of a loop over something else; what it is follows.
 	ReasonNotAList = "not_a_list"
@@ -59,6 +59,10 @@ func (t *Tree) reference() reference {
 	name, path, _ := strings.Cut(text, ".")
 	return reference{kind: refName, name: name, path: path}
 }
+
+// Instances is how many actions one item of a loop is: those of its body, at any depth, and one
+// for a body without any. A loop within counts once here, and for its own items when it is decided.
+func (t *Tree) Instances() int { return max(1, t.Actions()) }
 
 // Actions counts the actions in a block, at any depth.
 func (t *Tree) Actions() (n int) {
@@ -283,8 +287,8 @@ func (p *Plan) judgeLoop(b *block) Decision {
 	switch {
 	case kind != "":
 		return Decision{State: Failed, Reason: ReasonNotAList + ": " + kind}
-	case count > b.tree.Max:
-		return Decision{State: Failed, Reason: ReasonTooMany + ": " + strconv.Itoa(count) + " > " + strconv.Itoa(b.tree.Max)}
+	case count*b.tree.Instances() > b.tree.Max:
+		return Decision{State: Failed, Reason: ReasonTooMany + ": " + strconv.Itoa(count*b.tree.Instances()) + " > " + strconv.Itoa(b.tree.Max)}
 	}
 	return Decision{Items: items, Basis: "[" + strings.Join(items, ",") + "]"}
 }

@@ -43,6 +43,9 @@ type Options struct {
 	// Dotted lets $a_b also stand for the target a.b if no action has the target a_b: a
 	// reference cannot contain a dot (docs/spec/streaming.md §6).
 	Dotted bool
+	// Strict fails a reference inside a text that leads nowhere, if its name is one of these;
+	// others are left as written.
+	Strict []string
 }
 
 // Plan is the graph of one run. It belongs to one goroutine.

@@ -27,13 +27,13 @@ func (p *Plan) Refuse(dst []Effect, r Ref, reason string) []Effect {
 
 // Compensation returns the parameters of a compensation: params with ${result.path} and
 // ${params.path} replaced by parts of what its action gave and was given. reason is why there
-// are none: a reference that is the whole of a string means something that is not there, or
-// the text is too long.
+// are none: a reference means something that is not there, or the text is too long. Other names
+// inside a text are left as written.
 func Compensation(params, result, given string) (out, reason string) {
 	if !mayRefer(params) {
 		return params, ""
 	}
-	p := New(Options{Environment: undone{result: result, params: given}, ParameterBytes: MaxCompensationBytes})
+	p := New(Options{Environment: undone{result: result, params: given}, ParameterBytes: MaxCompensationBytes, Strict: []string{"result", "params"}})
 	out, err := p.Resolve(params)
 	if err == nil {
 		return out, ""

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -153,6 +154,10 @@ func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 						res.broken = v.node
 						return false
 					case foundNothing:
+						if slices.Contains(p.o.Strict, r.name) {
+							res.failed, res.place = ReasonUnresolved+":"+r.full(), pointer(src, from)
+							return false
+						}
 						buf = append(buf, written...)
 					}
 				default:

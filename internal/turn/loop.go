@@ -37,7 +37,7 @@ func (m *Machine) decideLoop(t *plan.Tree, ref plan.Ref) plan.Decision {
 	if d.State.Terminal() {
 		return d
 	}
-	need := int64(len(d.Items) * max(1, t.Actions()))
+	need := int64(len(d.Items) * t.Instances())
 	f.instances += need
 	if decided != nil {
 		if decided.ItemsDigest != digest {

@@ -24,7 +24,8 @@ const (
 // fields are the members of a body, as JSON in normal form; nil is absent or null.
 type fields struct {
 	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, retryDelay, backoff, timeout, show []byte
-	literal                                                                                                             bool // refs is false: "$" means nothing in the parameters
+
+	refs []byte // false: "$" means nothing in the parameters
 
 	stream, group, rollback []byte // of extensions that are on
 
@@ -69,7 +70,9 @@ func (d *decoder) fields(text []byte) (f fields) {
 		case `"show"`:
 			f.show = v
 		case `"refs"`:
-			f.literal = d.second && string(v) == "false"
+			if d.second {
+				f.refs = v
+			}
 		default:
 			if d.ext != nil && d.ext.field(&f, string(text[m.Key:m.KeyEnd]), v) {
 				break
@@ -137,13 +140,20 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 			return "backoff"
 		}
 	}
+	switch string(f.refs) {
+	case "", "true":
+	case "false":
+		a.Literal = true
+	default:
+		return "refs"
+	}
 	a.Timeout = DefaultTimeout
 	if f.timeout != nil {
 		if a.Timeout, ok = seconds(f.timeout); !ok {
 			return "timeout"
 		}
 	}
-	a.Show, a.Literal = showOf(d.action.show, f.show), f.literal
+	a.Show = showOf(d.action.show, f.show)
 	if d.ext != nil {
 		return d.ext.readFields(f, a)
 	}

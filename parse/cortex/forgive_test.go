@@ -127,7 +127,7 @@ func TestToldBodies(t *testing.T) {
 // "refs": false leaves the arguments as they are written, from the second rendering on.
 func TestRefs(t *testing.T) {
 	for body, want := range map[string]bool{
-		`{"name":"f","refs":false}`: true, `{"name":"f","refs":true}`: false, `{"name":"f","refs":"no"}`: false, `{"name":"f"}`: false,
+		`{"name":"f","refs":false}`: true, `{"name":"f","refs":true}`: false, `{"name":"f","refs":null}`: false, `{"name":"f"}`: false,
 	} {
 		for _, x := range []Dialect{lenient, {}} {
 			var got []bool
@@ -140,6 +140,11 @@ func TestRefs(t *testing.T) {
 			if len(got) != 1 || got[0] != (want && x.Rendering == 2) {
 				t.Errorf("%s under %d: %v", body, x.Rendering, got)
 			}
+		}
+	}
+	for _, body := range []string{`{"name":"f","refs":"no"}`, `{"name":"f","refs":0,"timeout":0}`, `{"name":"f","refs":[false]}`} {
+		if got := everyCut(t, lenient, act(body)); len(got.told) != 1 || !strings.Contains(got.told[0], "bad_field") || !strings.Contains(got.told[0], "refs") {
+			t.Errorf("%s: %q", body, got.told)
 		}
 	}
 }
