@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/seed14be6753/stile/internal/attempt"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -34,7 +35,7 @@ import (
 type action struct {
 	*family
 	*declared
-	now  *attempt // nil when none is under way
+	now  *oneAttempt // nil when none is under way
 	left bool
 }
 
@@ -77,12 +78,12 @@ func (a *action) Receive(c actor.Context) {
 	case *turn.AskGate:
 		a.judge(c.Self(), msg)
 	case *turn.StartAction:
-		a.begin(c.Self(), &attempt{start: msg}, a.turn)
+		a.begin(c.Self(), begin{StartAction: msg, under: a.turn})
 	case *begin:
-		a.begin(c.Self(), &attempt{start: msg.StartAction, variables: msg.variables, feeds: msg.feeds}, msg.under)
+		a.begin(c.Self(), *msg)
 	case *turn.CancelAction:
 		if a.now != nil {
-			a.now.cancel(errTurnStopped)
+			a.now.Cancel(errTurnStopped)
 		}
 	case *turn.ActionEnded:
 		a.now = nil
@@ -98,24 +99,38 @@ func (a *action) Receive(c actor.Context) {
 		case a.now == nil:
 			c.Stop(c.Self())
 		case msg.why != nil:
-			a.now.cancel(msg.why)
+			a.now.Cancel(msg.why)
 		}
 	}
 }
 
-// begin begins an attempt, which is cancelled when under ends.
-func (a *action) begin(self *actor.PID, t *attempt, under context.Context) {
-	t.family, t.actor, t.of = a.family, self, a.run
-	t.ctx, t.cancel = context.WithCancelCause(under)
-	if t.start.Stream {
-		t.sink = newSink(t)
-	}
+// oneAttempt is an attempt of an action's actor.
+type oneAttempt struct {
+	*family
+	attempt.Attempt
+	action *actor.PID
+	feeds  *feedSource // of the session when the action began, for an internal action
+}
+
+// Ended implements attempt.Session.
+func (t *oneAttempt) Ended(end *turn.ActionEnded) { t.tell(t.action, end) }
+
+// Piece implements attempt.Session.
+func (t *oneAttempt) Piece(s *attempt.Sink, in *turn.ActionChunk) { t.box.postPiece(s, in) }
+
+// begin begins an attempt.
+func (a *action) begin(self *actor.PID, msg begin) {
+	t := &oneAttempt{family: a.family, action: self, feeds: msg.feeds}
+	t.Begin(msg.under, &a.host.attempts, t, attempt.Work{
+		Start: msg.StartAction, Agent: a.agent, SID: a.sid, Inc: a.inc, Epoch: a.epoch, Ordinal: a.run,
+		Variables: msg.variables, OnFeeds: msg.feeds != nil,
+	})
 	a.now, a.waits = t, nil
-	a.work(self, t.run, func(crash *supervisor.Crash) any {
-		if !t.claim() {
+	a.work(self, t.Run, func(crash *supervisor.Crash) any {
+		if !t.Claim() {
 			return nil // its end was posted
 		}
-		return &crashed{crash, &turn.ChildDown{Ident: t.start.Ident, Child: turn.ChildAction, ID: t.start.ID, Attempt: t.start.Attempt}}
+		return &crashed{crash, &turn.ChildDown{Ident: t.Start.Ident, Child: turn.ChildAction, ID: t.Start.ID, Attempt: t.Start.Attempt}}
 	})
 }
 

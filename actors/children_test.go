@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/attempt"
+	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -94,7 +96,8 @@ func spawned(t *testing.T, props func(childProps) *actor.Props, run func(context
 		t.Fatal(err)
 	}
 	o := &orphans{}
-	h := &Host{cfg: Config{Now: time.Now, Observer: o}, log: zap.NewNop()}
+	h := &Host{cfg: Config{Now: time.Now, Observer: o}, log: zap.NewNop(), hub: hub.New()}
+	h.share()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 	p := &parent{props: props(newChildProps(h)), spawn: make(chan *actor.PID, 1)}
@@ -218,7 +221,7 @@ func TestActionReleased(t *testing.T) {
 				t.Fatal("the action ended before its attempt")
 			}
 			if why == nil {
-				time.Sleep(2 * overrunGrace)
+				time.Sleep(2 * attempt.OverrunGrace)
 				synctest.Wait()
 				if c.orphans.n.Load() != 0 || c.heard().ended != 0 {
 					t.Fatal("an attempt that is not cancelled was left behind")
@@ -227,7 +230,7 @@ func TestActionReleased(t *testing.T) {
 				synctest.Wait()
 				c.wantEnds(messages.ActionOK)
 			} else {
-				time.Sleep(2 * overrunGrace)
+				time.Sleep(2 * attempt.OverrunGrace)
 				synctest.Wait()
 				c.wantEnds(messages.ActionUnknown)
 				if c.orphans.n.Load() != 1 {
@@ -288,7 +291,7 @@ func TestActionCrashesLate(t *testing.T) {
 		goOn := make(chan struct{})
 		c := spawned(t, theAction, func(context.Context) error { <-goOn; panic("late") }, nil)
 		c.tell(c.fam, c.declared(), c.begins(1), &turn.CancelAction{Ident: anIdent, ID: "a"})
-		time.Sleep(2 * overrunGrace)
+		time.Sleep(2 * attempt.OverrunGrace)
 		close(goOn)
 		synctest.Wait()
 		c.wantEnds(messages.ActionUnknown)

@@ -269,35 +269,29 @@ func (s *session) stopFeeds() bool {
 	return true
 }
 
-// doFeeds does an internal action on feeds (docs/spec/streaming.md §7.4). What it changes counts
-// when its end is recorded.
-func (a *attempt) doFeeds(ctx context.Context, name, args string) (string, error) {
-	keeper := a.host.cfg.Feeds
-	call := feeds.Call{Name: name, Params: args, Permission: a.agent.Feeds.Permission, Now: a.host.cfg.Now()}
+// Feeds implements attempt.Session (docs/spec/streaming.md §7.4).
+func (t *oneAttempt) Feeds(ctx context.Context, name, args string) (string, *messages.FeedChange, error) {
+	keeper := t.host.cfg.Feeds
+	call := feeds.Call{Name: name, Params: args, Permission: t.agent.Feeds.Permission, Now: t.host.cfg.Now()}
 	if keeper != nil {
 		keeper.Settle() // what the prompt has just fetched is there to be found
 		call.Counter = keeper.Counter()
-		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(a.inc.String(), e) }
+		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(t.inc.String(), e) }
 	}
-	out, err := a.feeds.set.Do(call)
+	out, err := t.feeds.set.Do(call)
 	if err != nil {
 		reason := feeds.FailureReason(err)
 		if reason == feeds.ReasonFeedLimit {
-			a.host.cfg.Observer.LimitReached(messages.LimitFeeds, 1)
+			t.host.cfg.Observer.LimitReached(messages.LimitFeeds, 1)
 		}
-		return "", tools.Refuse(reason, err.Error())
+		return "", nil, tools.Refuse(reason, err.Error())
 	}
 	if out.Fetch != "" {
-		_, v, known, _ := a.feeds.Get(ctx, a.feeds.set, out.Fetch, true)
-		e, _ := a.feeds.set.Get(out.Fetch)
-		return feeds.GetResult(e, v, known, a.host.cfg.Now(), call.Counter), nil
+		_, v, known, _ := t.feeds.Get(ctx, t.feeds.set, out.Fetch, true)
+		e, _ := t.feeds.set.Get(out.Fetch)
+		return feeds.GetResult(e, v, known, t.host.cfg.Now(), call.Counter), nil, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.change = out.Change()
-	}
-	return out.Result, nil
+	return out.Result, out.Change(), nil
 }
 
 // FeedState is what is known of a feed of a session.

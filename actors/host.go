@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/attempt"
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/hub"
@@ -128,6 +129,7 @@ type Host struct {
 	programs   program.Env
 	histories  *history.Kept
 	replies    reply.Env
+	attempts   attempt.Env
 	intake     *intake.Intake
 	loader     *load.Loader
 	inline     bool // the writer answers before Append returns
@@ -173,9 +175,7 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
-	h.histories = history.New(cfg.Store, cfg.Now)
-	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, Systems: &h.histories.Systems}
-	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
+	h.share()
 	h.waker = wake.New(wake.Config{
 		Store: cfg.Store, Intake: h.intake, Log: cfg.Log, Now: cfg.Now, Agent: cfg.Agent, Alone: cfg.Alone, Boot: cfg.Boot,
 		Open: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {
@@ -202,6 +202,17 @@ func New(cfg Config) *Host {
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	return h
+}
+
+// share makes what the work of all sessions' children shares.
+func (h *Host) share() {
+	cfg := &h.cfg
+	h.histories = history.New(cfg.Store, cfg.Now)
+	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, Systems: &h.histories.Systems}
+	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
+	h.attempts = attempt.Env{
+		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.hub.Tell,
+	}
 }
 
 // Start begins the boot scan and the clocks. It is called once, before the first request.

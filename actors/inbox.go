@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/attempt"
 	"github.com/seed14be6753/stile/internal/turn"
 )
 
@@ -20,7 +21,7 @@ type inbox struct {
 	queue  []turn.Input
 	asked  bool // the inbox is on its way to the actor, as the message that says so
 	closed bool
-	sinks  []*sink // of the pieces of results in queue
+	sinks  []*attempt.Sink // of the pieces of results in queue
 
 	waiters *waiters // nil before the first
 }
@@ -58,7 +59,7 @@ func (b *inbox) add(in []turn.Input) (ask bool) {
 }
 
 // postPiece is post for a piece of a result that grows; its sink learns when it is taken.
-func (b *inbox) postPiece(s *sink, in *turn.ActionChunk) {
+func (b *inbox) postPiece(s *attempt.Sink, in *turn.ActionChunk) {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -76,7 +77,7 @@ func (b *inbox) take(spare []turn.Input) []turn.Input {
 	b.queue, b.asked, b.sinks = spare[:0], false, nil
 	b.mu.Unlock()
 	for _, s := range sinks {
-		s.taken()
+		s.Taken()
 	}
 	return q
 }

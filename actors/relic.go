@@ -93,21 +93,21 @@ func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) 
 	}
 }
 
-// keep asks the session's machine for one operation on a key-value relic.
-func (a *attempt) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
+// Keep implements attempt.Session: it asks the session's machine.
+func (f *family) Keep(ctx context.Context, start *turn.StartAction, k catalog.KeepCall) (string, error) {
 	if k.Scope != "" {
-		result, err := a.host.keepScoped(ctx, caller{sid: a.sid, inc: a.inc, epoch: a.epoch, repeat: a.start.Attempt > 1}, k)
+		result, err := f.host.keepScoped(ctx, caller{sid: f.sid, inc: f.inc, epoch: f.epoch, repeat: start.Attempt > 1}, k)
 		return result, tools.RefusalOf(err)
 	}
-	handle, answer := a.box.waiting().add()
-	a.box.Post(&turn.RelicCall{
-		Ident: a.start.Ident, ID: a.start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
+	handle, answer := f.box.waiting().add()
+	f.box.Post(&turn.RelicCall{
+		Ident: start.Ident, ID: start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
 	})
 	select {
 	case e := <-answer:
 		return e.Result, tools.RefusalOf(e.Err)
 	case <-ctx.Done():
-		a.box.waiting().take(handle)
+		f.box.waiting().take(handle)
 		return "", messages.Errorf(messages.CodeOf(context.Cause(ctx)), "the relic was not asked in time")
 	}
 }

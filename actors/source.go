@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/attempt"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -76,7 +77,7 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 		SID: f.sid, Inc: f.inc, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
 		Host: catalog.Host{Session: load.Outputs{Store: f.host.cfg.Store}, Keep: f.keep},
 	}
-	leeway := overrunGrace
+	leeway := attempt.OverrunGrace
 	if src.Kind == feeds.Agent {
 		leeway = max(leeway, targets.Grace(typ, src.Name))
 		call.Host.Feed = &catalog.FeedCall{ID: src.Feed, Fresh: src.Fresh}

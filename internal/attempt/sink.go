@@ -1,4 +1,4 @@
-package actors
+package attempt
 
 import (
 	"context"
@@ -11,20 +11,20 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Bounds of a sink.
+// Bounds of a Sink.
 const (
 	sinkChunks = 64                    // that the session has not taken; docs/spec/extensions.md §5
 	sinkPause  = 40 * time.Millisecond // between two posts, unless much has gathered
 )
 
-// sink takes the pieces of a result from the tool and posts them to the session, those that
+// Sink takes the pieces of a result from the tool and posts them to the session, those that
 // come within sinkPause as one. A tool that is faster than the session waits in emit.
-type sink struct {
-	box   *inbox
-	start *turn.StartAction
-	now   func() time.Time
-	slots chan struct{} // one for each piece that the session has not taken
-	done  chan struct{} // closed with the action
+type Sink struct {
+	session Session
+	start   *turn.StartAction
+	now     func() time.Time
+	slots   chan struct{} // one for each piece that the session has not taken
+	done    chan struct{} // closed with the action
 
 	mu      sync.Mutex
 	pending []byte
@@ -36,12 +36,12 @@ type sink struct {
 	closed  bool
 }
 
-func newSink(a *attempt) *sink {
-	return &sink{box: a.box, start: a.start, now: a.host.cfg.Now, slots: make(chan struct{}, sinkChunks), done: make(chan struct{})}
+func newSink(a *Attempt) *Sink {
+	return &Sink{session: a.session, start: a.Start, now: a.env.Now, slots: make(chan struct{}, sinkChunks), done: make(chan struct{})}
 }
 
 // emit is tools.Call.Sink.
-func (s *sink) emit(ctx context.Context, text string) error {
+func (s *Sink) emit(ctx context.Context, text string) error {
 	for text != "" {
 		piece := text[:min(len(text), turn.MaxChunkBytes)]
 		text = text[len(piece):]
@@ -63,7 +63,7 @@ func (s *sink) emit(ctx context.Context, text string) error {
 }
 
 // full returns the error of a piece after one that was over the limit.
-func (s *sink) full() error {
+func (s *Sink) full() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sum > turn.MaxStreamed {
@@ -76,7 +76,7 @@ func errOver() error {
 	return neuroscript.Errorf(neuroscript.CodeToolFailed, "the streamed result is over its limit of %d bytes", turn.MaxStreamed)
 }
 
-func (s *sink) add(piece string) error {
+func (s *Sink) add(piece string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -97,7 +97,7 @@ func (s *sink) add(piece string) error {
 	return nil
 }
 
-func (s *sink) ring() {
+func (s *Sink) ring() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer = nil; !s.closed {
@@ -107,7 +107,7 @@ func (s *sink) ring() {
 
 // post posts what is pending, except for the beginning of a character unless it is the end.
 // s.mu is held.
-func (s *sink) post(end bool) {
+func (s *Sink) post(end bool) {
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
@@ -128,11 +128,11 @@ func (s *sink) post(end bool) {
 	s.pending = append(s.pending[:0], s.pending[whole:]...)
 	s.sent = append(s.sent, s.pieces)
 	s.pieces, s.last = 0, s.now()
-	s.box.postPiece(s, &turn.ActionChunk{Ident: s.start.Ident, ID: s.start.ID, Attempt: s.start.Attempt, Text: text})
+	s.session.Piece(s, &turn.ActionChunk{Ident: s.start.Ident, ID: s.start.ID, Attempt: s.start.Attempt, Text: text})
 }
 
-// taken gives back the slots of the oldest post.
-func (s *sink) taken() {
+// Taken gives back the slots of the oldest post.
+func (s *Sink) Taken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sent) == 0 {
@@ -146,7 +146,7 @@ func (s *sink) taken() {
 }
 
 // close posts the rest, before the end of the attempt. Later pieces are errors.
-func (s *sink) close() {
+func (s *Sink) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
