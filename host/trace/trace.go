@@ -1,5 +1,6 @@
 // Package trace tells OpenTelemetry what sessions do: a trace for each run, in it its
-// turns, in those the model's calls and the actions.
+// turns, in those the model's calls, the control blocks and the actions. What stands in a
+// block is below it.
 //
 // One idea: spans are made of records. A record says what happened and when, so nothing
 // of the runtime knows of tracing, it costs nothing where it is off, and a span is never
@@ -18,6 +19,7 @@ package trace
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +36,7 @@ import (
 const (
 	maxRuns    = 16384 // that are traced at once
 	maxActions = 1024  // open ones of a run
+	maxBlocks  = 1024  // likewise
 )
 
 // Names of the conventions for generative AI, which are not stable yet, and of ours.
@@ -58,6 +61,16 @@ const (
 	keyAttempts     = "stile.attempts"
 	keyState        = "stile.state"
 	keyCost         = "stile.cost_micro_usd"
+	keyBlockKind    = "stile.block.kind"
+	keyBlock        = "stile.block.id"
+	keyBranch       = "stile.block.branch"
+	keyItems        = "stile.block.items"
+	keyOK           = "stile.block.ok"
+	keyFailed       = "stile.block.failed"
+	keyIteration    = "stile.iteration"
+	keyCompensates  = "stile.compensates"
+	keyCause        = "stile.cause"
+	keyStreamed     = "stile.streamed_bytes"
 )
 
 // Tracer makes spans of records. Its methods are safe for concurrent use.
@@ -81,6 +94,13 @@ type run struct {
 	turning oteltrace.Span
 	model   oteltrace.Span
 	actions map[string]*action
+	blocks  map[string]*block // open ones of the turn in flight, by their ids
+}
+
+type block struct {
+	kind string
+	ctx  context.Context // with the block's span
+	span oteltrace.Span
 }
 
 type action struct {
@@ -108,7 +128,8 @@ func (t *Tracer) Observe(r *stile.Record) {
 	}
 	switch b := r.Body.(type) {
 	case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply,
-		*messages.ActionDeclared, *messages.ActionStarted, *messages.ActionEnded, *messages.RunEnd:
+		*messages.ActionDeclared, *messages.ActionStarted, *messages.ActionEnded, *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded,
+		*messages.RollbackBegin, *messages.RunEnd:
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.observe(r, b)
@@ -162,9 +183,13 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 		if len(r.actions) >= maxActions {
 			return
 		}
-		_, span := t.tracer.Start(r.inTurn(), "execute_tool", at, oteltrace.WithAttributes(
+		_, span := t.tracer.Start(r.inBlock(b.Block), "execute_tool", at, oteltrace.WithAttributes(
 			attribute.String(keyOperation, "execute_tool"), attribute.String(keyToolType, string(b.Type)),
 		))
+		iteration(span, b.Of)
+		if b.Compensates != "" && plainID(b.Compensates) {
+			span.SetAttributes(attribute.String(keyCompensates, b.Compensates))
+		}
 		r.actions[b.ID] = &action{span: span, name: b.Name}
 	case *messages.ActionStarted:
 		if a := r.actions[b.ID]; a != nil {
@@ -180,8 +205,32 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 		}
 	case *messages.ActionEnded:
 		if a := r.actions[b.ID]; a != nil {
+			if b.Streamed > 0 {
+				a.span.SetAttributes(attribute.Int64(keyStreamed, b.Streamed))
+			}
 			a.end(rec.TS, string(b.State))
 			delete(r.actions, b.ID)
+		}
+	case *messages.BlockBegin:
+		t.block(r, rec, b)
+	case *messages.BlockDecided:
+		switch o := r.blocks[b.ID]; {
+		case o == nil:
+		case o.kind == "if":
+			o.span.SetAttributes(attribute.String(keyBranch, b.Branch))
+		case o.kind == "foreach":
+			o.span.SetAttributes(attribute.Int64(keyItems, b.Count))
+		}
+	case *messages.BlockEnded:
+		if o := r.blocks[b.ID]; o != nil {
+			o.span.SetAttributes(attribute.Int64(keyOK, b.OK), attribute.Int64(keyFailed, b.Failed))
+			o.end(rec.TS, string(b.State))
+			delete(r.blocks, b.ID)
+		}
+	case *messages.RollbackBegin:
+		if r.turning != nil {
+			cause, _, _ := strings.Cut(b.Cause, ":") // an id is the model's word
+			r.turning.AddEvent("rollback", at, oteltrace.WithAttributes(attribute.String(keyCause, cause)))
 		}
 	case *messages.RunEnd:
 		r.shut(rec.TS, "", "")
@@ -202,7 +251,7 @@ func (t *Tracer) begin(id runID, rec *stile.Record) *run {
 	if len(t.runs) >= maxRuns {
 		return nil
 	}
-	r := &run{actions: map[string]*action{}}
+	r := &run{actions: map[string]*action{}, blocks: map[string]*block{}}
 	r.ctx, r.span = t.tracer.Start(context.Background(), "invoke_agent", oteltrace.WithNewRoot(), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
 		attribute.String(keyOperation, "invoke_agent"), attribute.String(keyConversation, rec.Inc.String()),
 		attribute.String(keySession, rec.SID), attribute.Int64(keyRun, rec.Run),
@@ -223,9 +272,44 @@ func (r *run) inTurn() context.Context {
 	return r.ctx
 }
 
+// inBlock is the context of what stands in a block: of the turn, for none.
+func (r *run) inBlock(id string) context.Context {
+	if o := r.blocks[id]; o != nil {
+		return o.ctx
+	}
+	return r.inTurn()
+}
+
+// block opens the span of a control block, unless there are too many.
+func (t *Tracer) block(r *run, rec *stile.Record, b *messages.BlockBegin) {
+	if len(r.blocks) >= maxBlocks {
+		return
+	}
+	o := &block{kind: b.BlockKind}
+	o.ctx, o.span = t.tracer.Start(r.inBlock(b.Block), "block "+b.BlockKind, oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(attribute.String(keyBlockKind, b.BlockKind)))
+	iteration(o.span, b.Of)
+	if plainID(b.ID) {
+		o.span.SetAttributes(attribute.String(keyBlock, b.ID))
+	}
+	r.blocks[b.ID] = o
+}
+
+// iteration says which iteration of the innermost loop around a span is of: of is as l[3].
+func iteration(span oteltrace.Span, of string) {
+	if _, n, ok := strings.Cut(strings.TrimSuffix(of, "]"), "["); ok {
+		if i, err := strconv.Atoi(n[strings.LastIndexByte(n, '[')+1:]); err == nil {
+			span.SetAttributes(attribute.Int(keyIteration, i))
+		}
+	}
+}
+
 // shut ends the spans of the turn in flight.
 func (r *run) shut(at time.Time, decision, code string) {
 	end(&r.model, at)
+	for id, o := range r.blocks { // what a crash has left
+		o.end(at, "")
+		delete(r.blocks, id)
+	}
 	if r.turning == nil {
 		return
 	}
@@ -244,6 +328,14 @@ func (a *action) end(at time.Time, state string) {
 		fail(a.span, state)
 	}
 	end(&a.span, at)
+}
+
+func (o *block) end(at time.Time, state string) {
+	o.span.SetAttributes(attribute.String(keyState, state))
+	if state == string(messages.ActionFailed) || state == string(messages.ActionUnknown) {
+		fail(o.span, state)
+	}
+	end(&o.span, at)
 }
 
 func end(span *oteltrace.Span, at time.Time) {

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/host/trace"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 )
@@ -61,7 +62,13 @@ func spans(t *testing.T, texts ...string) tracetest.SpanStubs {
 			return neuroscript.String(secret), nil
 		},
 	}
-	s, err := rt.Open(t.Context(), "ada", &stile.Agent{Dialect: "cogency", Tools: []tools.Tool{look}, Model: &replies{texts: texts}})
+	return submitted(t, rt, exporter, &stile.Agent{Dialect: "cogency", Tools: []tools.Tool{look}, Model: &replies{texts: texts}})
+}
+
+// submitted submits to an agent and gives what was traced.
+func submitted(t *testing.T, rt *stile.Runtime, exporter *tracetest.InMemoryExporter, a *stile.Agent) tracetest.SpanStubs {
+	t.Helper()
+	s, err := rt.Open(t.Context(), "ada", a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +150,75 @@ func TestSpans(t *testing.T) {
 				t.Errorf("%v", a)
 			}
 		}
+	}
+}
+
+// What stands in a block is below it, each iteration of a loop says which it is, a compensation
+// what it undoes, and a result that was streamed how long it is. No text is in them either.
+func TestSpansOfBlocks(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	rt.Observe(trace.New(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))).Observe)
+	type place struct {
+		At string `json:"at,omitempty"`
+	}
+	look, err := stile.DefineToolCall("look", "Looks.", messages.ReadOnly, func(ctx context.Context, c *stile.ToolCall, in place) (string, error) {
+		if in.At == "" {
+			return "", errors.New(secret)
+		}
+		return secret, c.Emit(ctx, secret)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := stile.DefineTool("own.seek", "Seeks.", messages.ReadOnly, func(context.Context, place) ([]string, error) { return []string{secret, "b"}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manifest.Default("cortex")
+	m.Name, m.Extensions, m.Import.Tools, m.Loop.Strict = "blocks", []string{"if", "foreach", "parallel", "rollback", "stream"}, []string{"look", "own.seek"}, []string{"unseen"}
+	all := submitted(t, rt, exporter, &stile.Agent{Manifest: m, Tools: []tools.Tool{look, list}, Model: &replies{texts: []string{`<action id="all">{"name":"own.seek"}</action>
+<foreach id="l" in="$all"><if id="c" test="length($item) > 1"><action id="a">{"name":"look","parameters":{"at":"$item"},"stream":true}</action></if></foreach>
+<parallel id="p"><action id="m">{"name":"look","parameters":{"at":"x"},"group":"g","rollback":{"name":"look","parameters":{"at":"y"}}}</action><action id="n">{"name":"look","parameters":{"at":""},"group":"g","depends_on":["m"]}</action></parallel>
+<response final="true">end</response>`}}})
+	want := []string{
+		"invoke_agent", " turn", "  chat ", "  execute_tool own.seek", "  block foreach", "   block if", "    execute_tool look", "   block if", "    execute_tool",
+		"  block parallel", "   execute_tool look", "   execute_tool look", "  execute_tool look",
+	}
+	got := tree(all)
+	slices.Sort(got) // what begins in the same millisecond has no order
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	var blocks, instances, undone []string
+	for _, s := range all {
+		a := attributes(s)
+		switch {
+		case a["stile.block.kind"] != "":
+			blocks = append(blocks, strings.TrimSpace(fmt.Sprint(a["stile.block.kind"], " ", a["stile.block.branch"], a["stile.block.items"], " ", a["stile.iteration"], " ", a["stile.state"])))
+		case a["stile.iteration"] != "":
+			instances = append(instances, a["stile.iteration"]+a["stile.state"]+a["stile.streamed_bytes"])
+		case a["stile.compensates"] != "":
+			undone = append(undone, a["stile.compensates"]+a["stile.state"])
+		}
+		if s.EndTime.IsZero() || s.Name == "block parallel" && s.Status.Code != codes.Error {
+			t.Errorf("%s: %+v", s.Name, s.Status)
+		}
+		if s.Name == "turn" && (len(s.Events) != 1 || s.Events[0].Name != "rollback" || s.Events[0].Attributes[0].Value.AsString() != "error") {
+			t.Errorf("%+v", s.Events)
+		}
+	}
+	slices.Sort(blocks)
+	slices.Sort(instances)
+	if !slices.Equal(blocks, []string{"foreach 2  ok", "if none 1 ok", "if then 0 ok", "parallel   failed"}) || !slices.Equal(instances, []string{"0ok11", "1skipped"}) || !slices.Equal(undone, []string{"mok"}) {
+		t.Errorf("%q, %q, %q", blocks, instances, undone)
+	}
+	if s := fmt.Sprintf("%+v", all); strings.Contains(s, secret) {
+		t.Errorf("a trace tells what was said: %s", s)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -37,6 +38,8 @@ type Metrics struct {
 	toolChanges family
 	limits      family
 	rollbacks   family
+	undone      family
+	blocks      family2
 	refused     family
 
 	ttlExpired      prometheus.Counter
@@ -46,6 +49,8 @@ type Metrics struct {
 	journalCommits  prometheus.Counter
 	journalRecords  prometheus.Counter
 	orphans         prometheus.Counter
+	chunks          prometheus.Counter
+	streamed        prometheus.Counter
 	receiptsMissing prometheus.Counter
 	sessions        prometheus.Gauge
 	turnsInFlight   prometheus.Gauge
@@ -56,6 +61,9 @@ type Metrics struct {
 	// another process began and this one decided was never counted up, so it must
 	// not be counted down.
 	open map[messages.Incarnation]struct{}
+	// kinds has the kinds of the control blocks that this process saw begin in a turn, by id;
+	// the record of their end does not name it.
+	kinds map[messages.Incarnation]map[string]string
 }
 
 // NewMetrics makes a registry with all of the runtime's metrics, beside those of
@@ -88,6 +96,8 @@ func NewMetrics() *Metrics {
 		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
 		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
 		rollbacks:       family{vec: vec("rollbacks_total", "Groups of actions that were rolled back, by outcome.", "outcome")},
+		undone:          family{vec: vec("compensations_total", "Compensations of actions that have ended, by state.", "state")},
+		blocks:          family2{vec: vec("blocks_total", "Control blocks that have ended, by kind and state.", "kind", "state")},
 		refused:         family{vec: vec("token_refused_total", "Requests that were refused for their token, by reason.", "reason")},
 		toolChanges:     family{vec: vec("mcp_tool_changes_total", "Tools that an MCP server offered in other words than before, by server.", "server")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
@@ -97,6 +107,8 @@ func NewMetrics() *Metrics {
 		journalCommits:  counter("journal_commits_total", "Commits of the journal."),
 		journalRecords:  counter("journal_records_total", "Records committed to the journal."),
 		orphans:         counter("orphans_total", "Tools that were still running when their turn had ended."),
+		chunks:          counter("streamed_chunks_total", "Records with pieces of results that were shown as they grew."),
+		streamed:        counter("streamed_bytes_total", "Bytes of results that were shown as they grew."),
 		receiptsMissing: counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
 		sessions:        gauge("sessions", "Sessions that are awake."),
 		turnsInFlight:   gauge("turns_in_flight", "Turns begun and not yet decided."),
@@ -104,13 +116,20 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Name: "turn_latency_ms",
 			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets,
 		}),
-		open: map[messages.Incarnation]struct{}{},
+		open:  map[messages.Incarnation]struct{}{},
+		kinds: map[messages.Incarnation]map[string]string{},
 	}
 	for _, l := range messages.Limits() { // there from the start, so that the first time shows
 		m.LimitReached(l, 0)
 	}
 	for _, outcome := range []messages.ActionState{messages.ActionOK, messages.ActionFailed, messages.ActionUnknown} {
 		m.rollbacks.add(string(outcome), 0)
+		m.undone.add(string(outcome), 0)
+	}
+	for _, kind := range blockKinds {
+		for _, state := range []messages.ActionState{messages.ActionOK, messages.ActionFailed} {
+			m.blocks.add(pair{kind, string(state)}, 0)
+		}
 	}
 	for _, reason := range Refusals() {
 		m.refused.add(reason, 0)
@@ -141,7 +160,8 @@ func (m *Metrics) Handler() http.Handler {
 // the journal acknowledged it, and none that was only read back.
 //
 // Counted are: decisions, repairs, latency, failed tokens, lints and no progress from
-// turn.decided; turns in flight from turn.begin, turn.decided and session.closed;
+// turn.decided; turns in flight from turn.begin, turn.decided and session.closed; blocks
+// from block.begin and block.ended; compensations and streamed results from their records;
 // breaches and the limits that end something from control. Lints are taken from turn.decided alone, so that the
 // counter is the sum over the decision log.
 func (m *Metrics) ObserveRecord(rec *messages.Record) {
@@ -153,6 +173,17 @@ func (m *Metrics) ObserveRecord(rec *messages.Record) {
 		m.decided(b)
 	case *messages.SessionClosed:
 		m.end(rec.Inc)
+	case *messages.BlockBegin:
+		m.block(rec.Inc, b)
+	case *messages.BlockEnded:
+		m.blocks.add(pair{m.kindOf(rec.Inc, b.ID), string(b.State)}, 1)
+	case *messages.ActionChunk:
+		m.chunks.Inc()
+		m.streamed.Add(float64(len(b.Bytes)))
+	case *messages.ActionEnded:
+		if strings.HasPrefix(b.ID, turn.UndoPrefix) {
+			m.undone.inc(string(b.State))
+		}
 	case *messages.Control:
 		// A clock's control is a breach only where it ended something: other timers
 		// are the machine's own.
@@ -174,7 +205,7 @@ func (m *Metrics) reached(b *messages.Control) {
 }
 
 func (m *Metrics) decided(d *messages.TurnDecided) {
-	m.decisions.inc(decisionReason{d.Decision, d.Reason})
+	m.decisions.add(pair{string(d.Decision), string(d.Reason)}, 1)
 	m.latency.Observe(float64(d.LatencyMS))
 	if d.Decision == messages.Halt && d.Reason == messages.ErrNoProgress {
 		m.noProgress.Inc()
@@ -206,8 +237,35 @@ func (m *Metrics) begin(inc messages.Incarnation) {
 func (m *Metrics) end(inc messages.Incarnation) {
 	m.mu.Lock()
 	delete(m.open, inc)
+	delete(m.kinds, inc)
 	m.turnsInFlight.Set(float64(len(m.open)))
 	m.mu.Unlock()
+}
+
+// blockKinds are the labels of control blocks.
+var blockKinds = []string{"if", "foreach", "parallel"}
+
+// block keeps the kind of a control block until its turn ends.
+func (m *Metrics) block(inc messages.Incarnation, b *messages.BlockBegin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.kinds[inc] == nil {
+		m.kinds[inc] = map[string]string{}
+	}
+	m.kinds[inc][b.ID] = b.BlockKind
+}
+
+// kindOf takes the kind of a control block that has ended; overflow for one that another
+// process began.
+func (m *Metrics) kindOf(inc messages.Incarnation, id string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kind, ok := m.kinds[inc][id]
+	if !ok {
+		return overflow
+	}
+	delete(m.kinds[inc], id)
+	return kind
 }
 
 // Adopted says that this process goes on with a turn of inc that another one
@@ -277,7 +335,7 @@ const maxChildren = 128
 // overflow is the label of everything beyond the cap.
 const overflow = "other"
 
-// family is a counter with one label, and family2 one with decision and reason.
+// family is a counter with one label, and family2 one with two.
 // Looking a child up in the library hashes and locks; both keep the children they
 // have met in a map that is replaced, never changed, so a hit is one load and one
 // lookup.
@@ -297,23 +355,21 @@ func (f *family) add(label string, n int) {
 	}).Add(float64(n))
 }
 
-type decisionReason struct {
-	decision messages.Decision
-	reason   messages.Code
-}
+// pair is the values of two labels.
+type pair struct{ first, second string }
 
 type family2 struct {
 	vec      *prometheus.CounterVec
-	children cache[decisionReason]
+	children cache[pair]
 }
 
-func (f *family2) inc(k decisionReason) {
+func (f *family2) add(k pair, n int) {
 	f.children.get(k, func(known bool) prometheus.Counter {
 		if !known {
 			return f.vec.WithLabelValues(overflow, overflow)
 		}
-		return f.vec.WithLabelValues(strings.ToValidUTF8(string(k.decision), "\uFFFD"), strings.ToValidUTF8(string(k.reason), "\uFFFD"))
-	}).Inc()
+		return f.vec.WithLabelValues(strings.ToValidUTF8(k.first, "\uFFFD"), strings.ToValidUTF8(k.second, "\uFFFD"))
+	}).Add(float64(n))
 }
 
 // cache is a copy-on-write map of counters. The zero value is empty.

@@ -124,6 +124,7 @@ func TestObserveRecord(t *testing.T) {
 	zero := map[string]float64{
 		"stile_ttl_expired_total": 0, "stile_jti_dup_total": 0, "stile_no_progress_total": 0, "stile_fallback_mint_total": 0,
 		"stile_journal_commits_total": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
+		"stile_streamed_chunks_total": 0, "stile_streamed_bytes_total": 0,
 		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 0, "stile_turn_latency_ms sum": 0,
 	}
 	for _, l := range messages.Limits() {
@@ -134,6 +135,10 @@ func TestObserveRecord(t *testing.T) {
 	}
 	for _, outcome := range []string{"ok", "failed", "unknown"} {
 		zero["stile_rollbacks_total outcome="+outcome] = 0
+		zero["stile_compensations_total state="+outcome] = 0
+	}
+	for _, kind := range blockKinds {
+		zero["stile_blocks_total kind="+kind+" state=ok"], zero["stile_blocks_total kind="+kind+" state=failed"] = 0, 0
 	}
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
@@ -149,6 +154,16 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.Control{What: messages.ControlTimer, Name: "lazy"})
 	observe(&messages.Control{What: messages.ControlTimer, Name: "drain"})
 	observe(&messages.Control{What: messages.ControlBreach, Name: "reply", Code: messages.ErrQuota})
+	observe(&messages.ActionChunk{ID: "a", Bytes: []byte("one")})
+	observe(&messages.ActionChunk{ID: "a", Off: 3, Bytes: []byte("/2")})
+	observe(&messages.ActionEnded{ID: "a", State: messages.ActionFailed})
+	observe(&messages.ActionEnded{ID: "undo:a", State: messages.ActionFailed})
+	observe(&messages.BlockBegin{ID: "c", BlockKind: "if"})
+	observe(&messages.BlockBegin{ID: "l", BlockKind: "foreach"})
+	observe(&messages.BlockBegin{ID: "p", BlockKind: "parallel"})
+	observe(&messages.BlockEnded{ID: "l", State: messages.ActionFailed})
+	observe(&messages.BlockEnded{ID: "c", State: messages.ActionOK})
+	observe(&messages.BlockEnded{ID: "c", State: messages.ActionOK}) // and none that began
 	m.LimitReached(messages.LimitTag, 1)
 	m.LimitReached(messages.LimitTag, 2)
 	observe(&messages.Control{What: messages.ControlBreach})
@@ -158,6 +173,7 @@ func TestObserveRecord(t *testing.T) {
 		Failures: []string{"ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/FUTURE", "ERR_TOKEN_REPLAY/JTI", "ERR_TOKEN_REPLAY/JTI"},
 		Lints:    []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
 	})
+	observe(&messages.BlockEnded{ID: "p", State: messages.ActionOK}) // of a turn that was decided
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
 	// The guard's reason counts only where it halted the turn.
@@ -179,6 +195,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_quota_breach_total kind=gas": 1, "stile_quota_breach_total kind=turn_wall": 1, "stile_quota_breach_total kind=other": 1, "stile_quota_breach_total kind=reply": 1,
 		"stile_ttl_expired_total": 2, "stile_jti_dup_total": 2, "stile_no_progress_total": 1, "stile_fallback_mint_total": 1,
 		"stile_journal_commits_total": 2, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
+		"stile_streamed_chunks_total": 2, "stile_streamed_bytes_total": 5,
 		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 4, "stile_turn_latency_ms sum": 40,
 	}
 	for _, l := range messages.Limits() {
@@ -189,7 +206,13 @@ func TestObserveRecord(t *testing.T) {
 	}
 	for _, outcome := range []string{"ok", "failed", "unknown"} {
 		want["stile_rollbacks_total outcome="+outcome] = 0
+		want["stile_compensations_total state="+outcome] = 0
 	}
+	for _, kind := range blockKinds {
+		want["stile_blocks_total kind="+kind+" state=ok"], want["stile_blocks_total kind="+kind+" state=failed"] = 0, 0
+	}
+	want["stile_compensations_total state=failed"] = 1
+	want["stile_blocks_total kind=if state=ok"], want["stile_blocks_total kind=foreach state=failed"], want["stile_blocks_total kind=other state=ok"] = 1, 1, 2
 	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {
 		t.Error(d)
