@@ -155,6 +155,63 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Pieces of a streamed result stay as long as their session, and go with it: none is left in a
+// snapshot or in the file.
+func TestDeleteStreamed(t *testing.T) {
+	ctx := context.Background()
+	const piece, kept = "swordfish", "c3dvcmRmaXNo" // as text, and as a record of the piece has it
+	man, err := manifest.Parse("m.yaml", []byte("dialect: cortex\nextensions: [stream]\nimport: {tools: [tell]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell, err := stile.DefineToolCall("tell", "Tells.", messages.ReadOnly, func(ctx context.Context, c *stile.ToolCall, _ struct{}) (string, error) {
+		return piece, c.Emit(ctx, piece)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	has := func() (left bool) {
+		files, err := filepath.Glob(filepath.Join(dir, "journal.db*"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = left || strings.Contains(string(b), piece) || strings.Contains(string(b), kept)
+		}
+		return left
+	}
+	rt := start(t, stile.Config{Dir: dir})
+	s := opened(t, rt, "s", &stile.Agent{Manifest: man, Tools: []stile.Tool{tell}, Model: said(`<action id="a">{"name":"tell","stream":true}</action><response final="true">done</response>`)})
+	decided(t, submitted(t, s, "go"))
+	chunks := 0
+	for r, err := range s.Records(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, ok := r.Body.(*messages.ActionChunk); ok && string(b.Bytes) == piece {
+			chunks++
+		}
+	}
+	closed(t, rt) // it sleeps, with a snapshot
+	if chunks != 1 || !has() {
+		t.Fatalf("%d pieces are on record", chunks)
+	}
+	rt = start(t, stile.Config{Dir: dir})
+	if err := rt.Delete(ctx, "s", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, rt, "s", s.Incarnation())
+	closed(t, rt)
+	if has() {
+		t.Error("a piece is left")
+	}
+}
+
 // Child sessions are deleted with their parent, and with no other session.
 func TestDeleteChildren(t *testing.T) {
 	ctx := context.Background()

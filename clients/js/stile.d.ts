@@ -50,7 +50,7 @@ export interface Event {
     | "block.begin" | "block.decided" | "block.ended" // a control block was read; what it does is fixed; it ended: body is a BlockBegin, BlockDecided, BlockEnded
     | "rollback.begin" // a group of actions is undone from now on: body is a RollbackBegin
     | "progress" // how far a running action is; content is a line about it
-    | "chunk" // the next piece of the result of an action; content is the piece
+    | "chunk" // the next piece of the result of an action; content is the piece, "" for a record of what was shown
     | "metric" // a reply ended: body.usage
     | "run.end" // body.decision is DONE, ABORT or HALT, body.reason a code
     | (string & {});

@@ -75,7 +75,7 @@ const names = { input: "user", response: "respond", thought: "think", "action.de
 
 const cut = (text, bytes) => new TextDecoder().decode(new TextEncoder().encode(text).subarray(0, bytes));
 
-// Makes events of updates, and keeps the texts that grow, by unit.
+// Makes events of updates, and keeps growing texts by unit.
 class Texts {
   #units = new Map();
 
@@ -85,9 +85,10 @@ class Texts {
     if (type === "progress") return Object.assign(event, { action: place.action, done: place.done, total: place.total, content: text });
     const { n, parent = 0, depth, label = null } = body ?? place;
     if (event.type === "think" && n) event.thought = { n, parent, depth, label };
-    const grows = kind === "result"; // of an action, which has no unit
-    const at = grows ? `${turn} ${place.action}` : (unit ?? body?.unit);
-    if (grows) Object.assign(event, { type: "chunk", action: place.action });
+    const action = place.action ?? body?.id;
+    const grows = type === "action.chunk" || kind === "result"; // it has no unit
+    const at = grows ? `${turn} ${action}` : (unit ?? body?.unit);
+    if (grows) Object.assign(event, { type: "chunk", action });
     const shown = this.#units.get(at) ?? "";
     const show = (text, content) => {
       this.#units.set(at, text);
@@ -96,6 +97,11 @@ class Texts {
     if (type === "run.end") {
       this.#units.clear();
       if (body?.output) event.output = JSON.parse(body.output);
+    }
+    if (type === "action.started") this.#units.delete(`${turn} ${action}`);
+    if (type === "action.chunk") {
+      const all = cut(shown, body.off) + new TextDecoder().decode(Uint8Array.from(atob(body.bytes), (c) => c.charCodeAt()));
+      return show(all[shown.length] ? all : shown, all.slice(shown.length));
     }
     if (body?.held) event.type = "text";
     if (type === "delta") return show(shown + text, text);
@@ -209,7 +215,7 @@ export class Stile {
   // Waits before the next try, or throws the failure.
   async #pause(failure, tries, pause, signal) {
     if (!passing(failure.status) || tries >= this.#o.attempts) throw failure;
-    // Full jitter: the clients of a host that was gone shall not come back at once.
+    // Full jitter: clients of a host that was gone must not come back at once.
     await sleep(failure.retryAfter || Math.random() * Math.min(this.#o.maxPause, pause * 2 ** (tries - 1)), signal);
   }
 
@@ -286,7 +292,7 @@ export class Session {
 
   async *stream(input, { stream = "token", policy, zone, key = fresh(), signal } = {}) {
     await this.open({ signal });
-    // It is asked again, under its key, while the run goes on or waits for an approval.
+    // Asked again, under its key, while the run goes on or waits for an approval.
     for (let body; !stream || stream === "none"; await sleep(1000, signal)) {
       body = await this.call("POST", "/runs?wait=60s", { headers: { "Idempotency-Key": key }, body: { input, policy, zone }, signal });
       if (body.ended) return yield { type: "respond", id: body.position, run: body.run, content: body.text, text: body.text, complete: true, output: body.output, body };

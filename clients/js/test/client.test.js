@@ -414,6 +414,37 @@ test("a retract counts bytes", async (t) => {
   ]);
 });
 
+test("a result that grows is whole for those who come late", async (t) => {
+  const server = await answers(t, (n, res) => {
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    let seq = 1;
+    const record = (type, body) => frame(String(++seq), { type, seq, run: 1, turn: 1, body });
+    const started = (attempt) => record("action.started", { id: "a", attempt });
+    const chunk = (off, text) => record("action.chunk", { id: "a", off, bytes: Buffer.from(text).toString("base64") });
+    const delta = (off, text, type = "delta") => frame(`${seq}.${off}`, { type, kind: "result", action: "a", seq, run: 1, turn: 1, off, text });
+    res.end(
+      started(1) + chunk(0, "öld") + started(2) + // all of it from records
+        chunk(0, "aü") + chunk(3, "🦀") + delta(8, "b") + delta(9, "c") + // then as it comes
+        chunk(7, "b") + chunk(8, "cd") + // what was shown, and more
+        delta(9, "", "retract") + started(3) + delta(1, "x") + chunk(0, "x") +
+        record("run.end", {}),
+    );
+  });
+  const got = await keep(new Stile(server.url).session("s").stream("x"));
+  assert.deepEqual(got.events.filter((e) => e.action).map((e) => [e.type, e.action, e.content, e.text]), [
+    ["chunk", "a", "öld", "öld"],
+    ["chunk", "a", "aü", "aü"],
+    ["chunk", "a", "🦀", "aü🦀"],
+    ["chunk", "a", "b", "aü🦀b"],
+    ["chunk", "a", "c", "aü🦀bc"],
+    ["chunk", "a", "", "aü🦀bc"],
+    ["chunk", "a", "d", "aü🦀bcd"],
+    ["retract", "a", "", "aü🦀bc"],
+    ["chunk", "a", "x", "x"],
+    ["chunk", "a", "", "x"],
+  ]);
+});
+
 test("numbered thoughts say where they stand", async (t) => {
   const server = await answers(t, (n, res) => {
     res.writeHead(200, { "Content-Type": "text/event-stream" });
