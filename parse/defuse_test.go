@@ -82,7 +82,7 @@ func TestDefuseBenign(t *testing.T) {
 
 // forged is what decoders and renderers write, seen with a model's eyes: in any case, and
 // without the characters that it does not see.
-var forged = regexp.MustCompile(`(?i)</?(results|execute|action|action_result|action_template|context_feed|response|thought|think|thinking|nsenv|nsmag)([\s>/:]|$)|<end>|\[\s*internal`)
+var forged = regexp.MustCompile(`(?i)</?(results|execute|action|action_result|action_template|block_result|context_feed|response|thought|think|thinking|nsenv|nsmag)([\s>/:]|$)|<end>|\[\s*internal`)
 
 // FuzzDefuse defuses texts: no marker is left in them, by an expression and by every
 // decoder; a second time changes nothing; JSON stays what it is.

@@ -41,3 +41,12 @@ func TestLongListsCostNothing(t *testing.T) {
 		t.Errorf("%d items, %v allocations", count, allocs)
 	}
 }
+
+// A list of a million is counted and no more.
+func TestListOfAMillion(t *testing.T) {
+	for _, value := range []string{"[" + strings.Repeat("1,", 999_999) + "1]", "{" + strings.Repeat(`"":{"a":[]},`, 999_999) + `"":1}`} {
+		if items, count, kind := listOf(value, 50); items != nil || count != 1_000_000 || kind != "" {
+			t.Errorf("%d items of %d, %q", len(items), count, kind)
+		}
+	}
+}
