@@ -94,8 +94,8 @@ func (c *Client) Get(ctx context.Context, set Set, id string, refresh bool) (el 
 	return el, v, known, true
 }
 
-// again fetches a feed as the session has it now; ok is false when it has no new value.
-func (c *Client) again(ctx context.Context, id string) (v Value, ok bool) {
+// refetch fetches a feed as the session has it now; ok is false when it has no new value.
+func (c *Client) refetch(ctx context.Context, id string) (v Value, ok bool) {
 	all := c.ask(ctx, &Want{id: id, force: true})
 	if len(all) == 0 {
 		return Value{}, false

@@ -733,7 +733,7 @@ func TestWithoutCache(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for field, cfg := range map[string]Config{"Deadline": {Deadline: -1}, "FetchTimeout": {FetchTimeout: -1}, "Workers": {Workers: -1}} {
 		_, err := NewKeeper(cfg)
-		wantSaid(t, err, field+" "+ReasonBadValue)
+		wantMistakes(t, err, field+" "+ReasonBadValue)
 	}
 }
 

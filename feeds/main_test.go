@@ -41,8 +41,8 @@ func setOf(t testing.TB, specs ...Spec) Set {
 	return s
 }
 
-// said lists the mistakes of a joined error as "field reason".
-func said(err error) (out []string) {
+// mistakesOf lists the mistakes of a joined error as "field reason".
+func mistakesOf(err error) (out []string) {
 	if err == nil {
 		return nil
 	}
@@ -52,10 +52,10 @@ func said(err error) (out []string) {
 	return out
 }
 
-func wantSaid(t *testing.T, err error, want ...string) {
+func wantMistakes(t *testing.T, err error, want ...string) {
 	t.Helper()
-	if got := said(err); !slices.Equal(got, want) {
-		t.Errorf("said %q, want %q\n%v", got, want, err)
+	if got := mistakesOf(err); !slices.Equal(got, want) {
+		t.Errorf("mistakes %q, want %q\n%v", got, want, err)
 	}
 	var e *messages.Error
 	if len(want) > 0 && (!errors.As(err, &e) || e.Code != messages.ErrConfig) {

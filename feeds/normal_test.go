@@ -109,7 +109,7 @@ func TestMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Normal(c.spec, "f")
-			wantSaid(t, err, c.want...)
+			wantMistakes(t, err, c.want...)
 		})
 	}
 }
@@ -143,7 +143,7 @@ func TestSetMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewSet(c.specs, Rules{Env: []string{"HOME"}})
-			wantSaid(t, err, c.want...)
+			wantMistakes(t, err, c.want...)
 			if name == "cycle" && err != nil && !strings.Contains(err.Error(), "a>b>c>a") {
 				t.Errorf("%v does not name the cycle", err)
 			}

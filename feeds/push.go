@@ -60,7 +60,7 @@ func (k *Keeper) hear(ctx context.Context, sub *subscription, c *Client, e *Entr
 		changed, err := c.session.Peers.Wait(ctx, e.Source, v.Tag)
 		heard := err == nil
 		if heard && changed {
-			now, fetched := c.again(ctx, e.ID)
+			now, fetched := c.refetch(ctx, e.ID)
 			heard = fetched && now.Tag != "" && now.Tag != v.Tag
 		}
 		sub.hears.Store(heard)

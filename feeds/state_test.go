@@ -1,6 +1,7 @@
 package feeds
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -148,9 +149,11 @@ func TestClientOfASessionThatStops(t *testing.T) {
 		if took := time.Since(begun); seen(els) != "a=!timeout b=!timeout" || took != DefaultDeadline {
 			t.Errorf("%s after %s", seen(els), took)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		asked := make(chan Element)
 		go func() {
-			el, _, _, _ := f.Client().Get(t.Context(), set, "b", false)
+			el, _, _, _ := f.Client().Get(ctx, set, "b", false)
 			asked <- el
 		}()
 		synctest.Wait()
@@ -159,7 +162,7 @@ func TestClientOfASessionThatStops(t *testing.T) {
 		if el := <-asked; el.Error != ErrorFailed || !errors.Is(el.Cause, ErrStopped) {
 			t.Errorf("%+v", el)
 		}
-		if el, _, _, ok := f.Client().Get(t.Context(), set, "a", false); !ok || !errors.Is(el.Cause, ErrStopped) {
+		if el, _, _, ok := f.Client().Get(ctx, set, "a", false); !ok || !errors.Is(el.Cause, ErrStopped) {
 			t.Errorf("%v, %+v", ok, el)
 		}
 		f.Sync(set)
