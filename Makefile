@@ -41,7 +41,8 @@ export STILE_TEST_MCP_SERVERS ?= $(CURDIR)/bin/_mcp
 MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
 # What tests in Node use: the clients of others, a driver of browsers, the TypeScript compiler.
 export STILE_TEST_NODE_PACKAGES ?= $(CURDIR)/bin/_node
-NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2
+NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2 \
+               ai@6.0.326 @ai-sdk/openai@3.0.141 @ai-sdk/openai-compatible@2.0.92 @langchain/openai@1.5.8 @langchain/core@1.4.0
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 MUTANTFLAGS ?=

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/internal/responses"
 )
 
 // One call of a client of OpenAI's is one run. Such a client repeats a request by itself when
@@ -57,7 +58,10 @@ type call struct {
 	run     *stile.Run    // nil when none began
 	session string        // its id for the caller
 	name    string        // of the session's incarnation, as ids of answers begin
-	created time.Time
+	// Of the Responses API: what names the answer, and what of the request was passed over.
+	response *responses.ID
+	over     []string
+	created  time.Time
 	// ephemeral says that no other client knows of the session.
 	ephemeral bool
 

@@ -27,14 +27,18 @@ import (
 
 // counted is a model whose replies take a time, and are counted.
 type counted struct {
-	runs *atomic.Int64
-	take time.Duration
-	fail bool
+	runs  *atomic.Int64
+	first string // before the time
+	take  time.Duration
+	fail  bool
 }
 
 func (m counted) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
 	return func(yield func(llm.Chunk, error) bool) {
 		n := m.runs.Add(1)
+		if m.first != "" && !yield(llm.Chunk{Text: []byte(m.first)}, nil) {
+			return
+		}
 		select {
 		case <-time.After(m.take):
 		case <-ctx.Done():
@@ -161,6 +165,25 @@ func TestEndedRunsAreNotRepeated(t *testing.T) {
 	})
 }
 
+// A stream begins with its first text, or when its client has waited for a while: what ends
+// before is answered with a status, as one client repeats a stream that fails before any text.
+func TestStreamsBeginLate(t *testing.T) {
+	var runs atomic.Int64
+	agents := []*stile.Agent{
+		agentOf("broken", counted{runs: &runs, fail: true}), asksFirst(t, "asks", ""), agentOf("late", counted{runs: &runs, fail: true, take: 14 * time.Second}),
+		agentOf("later", counted{runs: &runs, fail: true, take: 16 * time.Second}), agentOf("speaks", counted{runs: &runs, fail: true, first: "Well"}),
+	}
+	bubble(t, host.Config{}, agents, func(t *testing.T, c client) {
+		for agent, status := range map[string]int{"broken": 400, "asks": 400, "late": 400, "later": 200, "speaks": 200} {
+			w := c.raw(t.Context(), "POST", "/v1/chat/completions", strings.Replace(chatBody(agent, "go"), "{", `{"stream": true, `, 1))
+			kind, body := w.Header().Get("Content-Type"), w.Body.String()
+			if w.Code != status || strings.Count(body, `"type":"stile_halt"`) != 1 || (kind == "application/json") != (status == 400) || (w.Header().Get("X-Should-Retry") == "false") != (status == 400) || strings.Contains(body, "[DONE]") {
+				t.Errorf("%s: %d %s %s", agent, w.Code, kind, body)
+			}
+		}
+	})
+}
+
 // A repeat is joined when its client marks it, and nothing else is.
 func TestRepeatsJoin(t *testing.T) {
 	var runs atomic.Int64
@@ -214,7 +237,10 @@ func TestRepeatsJoin(t *testing.T) {
 // when none has come.
 func TestRepeatsOfWhatWasHungUp(t *testing.T) {
 	var runs atomic.Int64
-	slow := agentOf("slow", counted{runs: &runs, take: time.Hour})
+	slow, speaks := agentOf("slow", counted{runs: &runs, take: time.Hour}), agentOf("speaks", counted{runs: &runs, take: time.Hour, first: "Well"})
+	stream := func(model string) string {
+		return strings.Replace(chatBody(model, "go"), "{", `{"stream": true, `, 1)
+	}
 	for _, c := range []struct {
 		name    string
 		headers []string
@@ -223,7 +249,8 @@ func TestRepeatsOfWhatWasHungUp(t *testing.T) {
 	}{
 		{"unmarked", nil, chatBody("slow", "go"), 0},
 		{"marked", []string{"X-Stainless-Retry-Count", "0"}, chatBody("slow", "go"), 10 * time.Second},
-		{"a stream", []string{"X-Stainless-Retry-Count", "0"}, strings.Replace(chatBody("slow", "go"), "{", `{"stream": true, `, 1), 0},
+		{"a stream", []string{"X-Stainless-Retry-Count", "0"}, stream("slow"), 10 * time.Second},
+		{"a stream with text", []string{"X-Stainless-Retry-Count", "0"}, stream("speaks"), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			core, logged := observer.New(zap.WarnLevel)
@@ -232,7 +259,7 @@ func TestRepeatsOfWhatWasHungUp(t *testing.T) {
 					t.Errorf("logged: %s %v", e.Message, e.ContextMap())
 				}
 			}()
-			bubble(t, host.Config{Log: zap.New(core)}, []*stile.Agent{slow}, func(t *testing.T, cl client) {
+			bubble(t, host.Config{Log: zap.New(core)}, []*stile.Agent{slow, speaks}, func(t *testing.T, cl client) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				w := cl.raw(ctx, "POST", "/v1/chat/completions", c.body, c.headers...)

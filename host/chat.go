@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -145,12 +144,9 @@ func given(raw json.RawMessage) bool {
 }
 
 func readChat(r *http.Request) (*chatRequest, error) {
-	body, err := io.ReadAll(r.Body)
+	body, err := readBody(r)
 	if err != nil {
-		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
-			return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB")
-		}
-		return nil, unserved("body", "the body did not arrive whole")
+		return nil, err
 	}
 	q := chatRequest{body: body}
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -291,9 +287,6 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if key := r.Header.Get(keyHeader); len(key) > 256 {
-		return unserved(keyHeader, "a key has at most 256 bytes")
-	}
 	place, err := s.place(r.Context())
 	if err != nil {
 		return err
@@ -311,8 +304,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, ended := asked.run, false
-	defer func() { s.unasked(r, asked, q.Stream, ended) }()
+	run, answering, ended := asked.run, false, false
+	defer func() { s.unasked(r, asked, answering, ended) }()
 	h := w.Header()
 	h.Set(sessionHeader, asked.session)
 	h.Set(runHeader, strconv.FormatInt(run.Ordinal(), 10))
@@ -320,9 +313,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	c.id, c.model, c.session = asked.name+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, asked.session
 	c.created = asked.created.Unix()
 	if q.Stream {
-		s.streamChat(w, r, run, c, q.StreamOptions.IncludeUsage)
+		answering, err = s.streamChat(w, r, run, c, q.StreamOptions.IncludeUsage)
 		ended = c.Ended != nil
-		return nil
+		if err != nil && !hungUp(r, err) {
+			err = begun(err)
+		}
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

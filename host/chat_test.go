@@ -266,11 +266,11 @@ func TestChatHangUp(t *testing.T) {
 		if named {
 			req.Header.Set("X-Stile-Session", "own")
 		}
+		go func() { goOn <- struct{}{} }()
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		goOn <- struct{}{}
 		if _, err := io.ReadFull(res.Body, make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}

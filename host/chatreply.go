@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	said "github.com/seed14be6753/stile/internal/answer"
@@ -137,11 +139,44 @@ func (c *chatReply) chunk(choices ...chatChoice) *chatCompletion {
 	return &chatCompletion{ID: c.id, Object: "chat.completion.chunk", Created: c.created, Model: c.model, Choices: choices, Stile: c.of()}
 }
 
+// lateStart is the answer to a stream, which begins with the first text, or after a while without
+// one: what ends before it is answered with a status. A client that has read an error in a stream
+// without any text asks again (the AI SDK).
+type lateStart struct {
+	mu             sync.Mutex
+	begun, refused bool
+	begin          func()
+	timer          *time.Timer
+}
+
+func newLateStart(begin func()) *lateStart {
+	l := &lateStart{begin: begin}
+	l.timer = time.AfterFunc(heartbeat, l.now)
+	return l
+}
+
+// now begins the answer, unless it has begun or is refused.
+func (l *lateStart) now() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.begun && !l.refused {
+		l.begun = true
+		l.begin()
+	}
+}
+
+// never says that the answer does not begin any more. It reports whether it has begun before.
+func (l *lateStart) never() (begun bool) {
+	l.timer.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = true
+	return l.begun
+}
+
 // streamChat sends chunks as the text grows. A HALT ends the stream with an error
-// object, never with a normal stop.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, usage bool) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
+// object, never with a normal stop; an error is one from before the answer began.
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, usage bool) (begun bool, err error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
@@ -152,16 +187,15 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 			out.event("", "", b)
 		}
 	}
-	fail := func(err error) {
-		p := problemOf(err)
-		if s.leaving.Err() != nil && lost(ctx) == nil && !p.halt {
-			p = leavingChat()
-		}
-		send(chatErrorOf(p))
-	}
-	out.start(": open\n\n")
 	empty := ""
-	send(c.chunk(chatChoice{Delta: &chatText{Role: "assistant", Content: &empty}}))
+	first := c.chunk(chatChoice{Delta: &chatText{Role: "assistant", Content: &empty}})
+	start := newLateStart(func() {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Accel-Buffering", "no")
+		out.start(": open\n\n")
+		send(first)
+	})
+	defer start.never()
 	for u, err := range run.Events(ctx) {
 		no := lost(ctx)
 		if no != nil {
@@ -172,15 +206,25 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 			piece, err = c.take(u)
 		}
 		if piece != "" {
+			start.now()
 			send(c.chunk(chatChoice{Delta: &chatText{Content: &piece}}))
 		}
 		switch {
 		case err != nil:
-			if no != nil || r.Context().Err() == nil {
-				fail(err)
+			p := problemOf(err)
+			if s.leaving.Err() != nil && no == nil && !p.halt {
+				p = leavingChat()
+				err = p
 			}
-			return
+			if begun = start.never(); !begun {
+				return false, err
+			}
+			if no != nil || r.Context().Err() == nil {
+				send(chatErrorOf(p))
+			}
+			return true, nil
 		case c.Ended != nil:
+			start.now()
 			reason := c.reason()
 			send(c.chunk(chatChoice{Delta: &chatText{}, Finish: &reason}))
 			if usage {
@@ -189,10 +233,11 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 				send(last)
 			}
 			out.event("", "", []byte("[DONE]"))
-			return
+			return true, nil
 		}
 		if out.failed() {
-			return
+			return true, nil
 		}
 	}
+	return start.never(), nil
 }

@@ -58,10 +58,15 @@ func (s *Server) beginEphemeral(ctx context.Context, name string, agent *stile.A
 	if err != nil {
 		return nil, err
 	}
-	if tenant := tenantOf(name); s.meter.ephemeral(tenant, s.chatSessions()) {
+	s.countEphemeral(name)
+	return ses, nil
+}
+
+// countEphemeral counts a session that has begun, and has others make room for it.
+func (s *Server) countEphemeral(sid string) {
+	if tenant := tenantOf(sid); s.meter.ephemeral(tenant, s.chatSessions()) {
 		s.trim(tenant)
 	}
-	return ses, nil
 }
 
 func (s *Server) chatSessions() int { return cmp.Or(s.cfg.ChatSessions, DefaultChatSessions) }

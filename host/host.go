@@ -344,6 +344,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.streamRoutes()
 	s.feedRoutes()
 	s.chatRoutes(mux)
+	s.responseRoutes(mux)
 	s.toolRoutes(mux)
 	s.require(public, page.Register(mux)...)
 	s.usageRoutes()

@@ -169,21 +169,8 @@ func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(
 		return nil, refusalOf(messages.ErrInvalid, "body.id", "ids of a UUID behind "+ephemeralPrefix+" are of conversations that begin without a session, and end by themselves")
 	}
 	sid := p.sid(id)
-	begun := make(chan struct{})
-	for {
-		other, taken := s.beginning.LoadOrStore(sid, begun)
-		if !taken {
-			break
-		}
-		select { // who is told that it exists may submit to it at once
-		case <-other.(chan struct{}):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	done = func() {
-		s.beginning.Delete(sid)
-		close(begun)
+	if done, err = s.alone(ctx, sid); err != nil { // who is told that it exists may submit to it at once
+		return nil, err
 	}
 	h, err := s.rt.Archive().Head(ctx, sid)
 	switch {
@@ -194,6 +181,26 @@ func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(
 	}
 	done()
 	return nil, err
+}
+
+// alone gives a request a SID for itself until done is called, once it has no other request's.
+func (s *Server) alone(ctx context.Context, sid string) (done func(), err error) {
+	mine := make(chan struct{})
+	for {
+		other, taken := s.beginning.LoadOrStore(sid, mine)
+		if !taken {
+			break
+		}
+		select {
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return func() {
+		s.beginning.Delete(sid)
+		close(mine)
+	}, nil
 }
 
 // How retention works: seldom, and little at a time.

@@ -34,7 +34,7 @@ func noSuchPath(r *http.Request) *problem {
 	case !strings.HasPrefix(r.URL.Path, "/v1/"):
 		detail = "there is nothing at " + clipped(r.URL.Path) + ": the base URL of the client must end with /v1"
 	default:
-		detail = "there is nothing at " + clipped(r.URL.Path) + ": agents answer at /v1/chat/completions; a client that asks for /v1/responses by default must be told so (AI SDK: openai.chat(model), LangChain: useResponsesApi: false)"
+		detail = "there is nothing at " + clipped(r.URL.Path) + ": agents answer at POST /v1/chat/completions and POST /v1/responses"
 	}
 	return refusalOf(messages.ErrNotFound, "path", detail)
 }

@@ -277,12 +277,23 @@ func lastingRoutes() map[string][]way {
 			return c.socket(path)
 		}
 	}
-	chat := func(stream string) func(*rights) *lasting {
+	openAI := func(path, stream, ask string) func(*rights) *lasting {
 		return func(c *rights) *lasting {
-			out := c.follow(stream == "false", "POST", "/v1/chat/completions", `{"model": "talker", "stream": `+stream+`, "messages": [{"role": "user", "content": "go"}]}`, auth(c.ann)...)
-			c.goOn <- struct{}{}
+			spoken := make(chan struct{})
+			go func() { // a stream begins with its first text
+				c.goOn <- struct{}{}
+				close(spoken)
+			}()
+			out := c.follow(stream == "false", "POST", path, `{"model": "talker", "stream": `+stream+`, `+ask+`}`, auth(c.ann)...)
+			<-spoken
 			return out
 		}
+	}
+	chat := func(stream string) func(*rights) *lasting {
+		return openAI("/v1/chat/completions", stream, `"messages": [{"role": "user", "content": "go"}]`)
+	}
+	response := func(stream string) func(*rights) *lasting {
+		return openAI("/v1/responses", stream, `"input": "go"`)
 	}
 	call := func(meta string) func(*rights) *lasting {
 		return func(c *rights) *lasting {
@@ -301,6 +312,7 @@ func lastingRoutes() map[string][]way {
 		"GET /v1/sessions/{id}/events":            {{name: "sse", open: get("/v1/sessions/s/events")}, {name: "simple", open: get("/v1/sessions/s/events?format=simple")}, {name: "socket", open: socket("/v1/sessions/s/events")}},
 		"GET /v1/sessions/{id}/runs/{run}/events": {{name: "sse", open: get("/v1/sessions/s/runs/1/events")}, {name: "socket", open: socket("/v1/sessions/s/runs/1/events?stream=event")}},
 		"POST /v1/chat/completions":               {{name: "stream", open: chat("true")}, {name: "whole", open: chat("false")}},
+		"POST /v1/responses":                      {{name: "stream", open: response("true")}, {name: "whole", open: response("false")}},
 		"POST /mcp":                               {{name: "call", open: call(""), mute: true}, {name: "progress", open: call(progress), mute: true}},
 		"GET /mcp": {{name: "stream", mute: true, open: func(c *rights) *lasting {
 			return c.follow(false, "GET", "/mcp", "", auth(c.ann, "Accept", rpcAccept, "Mcp-Session-Id", c.protocol())...)

@@ -225,6 +225,10 @@ var forbidden = []edge{
 		reason: "a door translates; what it may do is the facade's to say (edges allowed: internal/audit, for its own log; internal/answer, the one rule of what a run said; internal/budget, the one of what it cost)",
 	},
 	{
+		from: []string{"host/internal/responses"}, to: append([]string{"<facade>", "<doors>", "*foreign*"}, outsideWorld...), except: []string{"github.com/google/uuid"},
+		reason: "a protocol is translated without sessions and without a network: the host serves it",
+	},
+	{
 		from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./internal/telemetry", "./manifest", "<shells>", "<assembly>", "<facade>", "<doors>", "<command>", "<outside>"},
 		reason: "proofs check the pure rooms and the journal against the specification",
 	},
@@ -364,6 +368,9 @@ func TestImportTable(t *testing.T) {
 		{"host", module, false},
 		{"host", module + "/messages", false},
 		{"host", module + "/journal", true},
+		{"host/internal/responses", "net/http", true},
+		{"host/internal/responses", module, true},
+		{"host/internal/responses", module + "/messages", false},
 		{"host", module + "/actors", true},
 		{"host", protoactorOf("cluster"), true},
 		{"internal/conform", module + "/internal/turn", false},

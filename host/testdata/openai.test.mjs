@@ -91,7 +91,7 @@ test("a call whose connection fails is asked again, and is one run", async () =>
 test("what there is not is an error with a text", async () => {
   await assert.rejects(client.embeddings.create({ model: "echo", input: "x" }), (err) => {
     assert.deepEqual([err.status, err.code, err.type], [404, "ERR_NOT_FOUND", "invalid_request_error"]);
-    assert.match(err.message, /\/v1\/embeddings.*\/v1\/chat\/completions/);
+    assert.match(err.message, /\/v1\/embeddings.*\/v1\/chat\/completions.*\/v1\/responses/);
     return true;
   });
   const astray = new OpenAI({ baseURL: process.env.STILE_URL, apiKey: "none" });

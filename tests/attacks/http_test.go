@@ -562,6 +562,30 @@ func doorRows(w *world) (rows []row) {
 		}})
 	}
 	for what, body := range map[string]string{
+		"the response of another": `"input": "x", "previous_response_id": "resp_INC_1"`, "an item of another": `"input": [{"type": "item_reference", "id": "msg_INC_1"}, {"role": "user", "content": "x"}]`,
+		"a foreign session": `"input": "x", "conversation": "secret"`, "a SID": `"input": "x", "conversation": "acme:ann:secret"`, "the profile": `"input": "x", "conversation": "stile.profile"`,
+	} {
+		rows = append(rows, row{class: "responses", by: byToken, tries: what, holds: "nothing of ann's, in no answer and no session", attack: func() error {
+			var there struct{ Incarnation string }
+			a, err := w.ask("acme/ann/read", "GET", "/v1/sessions/secret", "")
+			if err == nil {
+				err = json.Unmarshal([]byte(a.body), &there)
+			}
+			if err != nil {
+				return errf("%s, %v", a, err)
+			}
+			body := strings.ReplaceAll(body, "INC", strings.ReplaceAll(there.Incarnation, "-", ""))
+			a, err = w.ask("evil/mallory/admin", "POST", "/v1/responses", `{"model": "talker", `+body+`}`)
+			if err != nil || a.status >= 500 || strings.Contains(body, there.Incarnation[:8]) && a.status != 404 {
+				return errf("%s, %v", a, err)
+			}
+			if err := w.leaks(a.body); err != nil {
+				return err
+			}
+			return w.whole()
+		}})
+	}
+	for what, body := range map[string]string{
 		"no model": `{"messages": []}`, "a model that is a path": `{"model": "../files", "messages": [{"role": "user", "content": "x"}]}`, "no messages": `{"model": "talker"}`, "a role of the host": `{"model": "talker", "messages": [{"role": "root", "content": "x"}]}`,
 		"a picture by address": `{"model": "talker", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}]}]}`, "a message that is a number": `{"model": "talker", "messages": [7]}`,
 	} {

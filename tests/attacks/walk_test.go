@@ -64,6 +64,7 @@ var routes = map[string]route{
 	"GET /v1/models":                              {scope: "read"},
 	"GET /v1/models/{model}":                      {scope: "read"},
 	"POST /v1/chat/completions":                   {scope: "submit", body: `{"model": "talker", "messages": [{"role": "user", "content": "hello"}]}`},
+	"POST /v1/responses":                          {scope: "submit", body: `{"model": "talker", "input": "hello"}`},
 	"GET /mcp":                                    {scope: "submit", headers: mcpHeaders},
 	"POST /mcp":                                   {scope: "submit", headers: mcpHeaders, body: `{"jsonrpc": "2.0", "id": 1, "method": "ping"}`},
 	"DELETE /mcp":                                 {scope: "submit", headers: mcpHeaders},
