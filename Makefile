@@ -11,6 +11,7 @@
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make soak    a load over SOAKTIME (default 3m), and whether anything grows
+#   make peers   stile beside other runtimes, the same workloads by turns (PEERROUNDS); minutes
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
@@ -48,6 +49,7 @@ SIMFLAGS   ?=
 MUTANTFLAGS ?=
 HISTORYTIME ?= 5m
 SOAKTIME   ?= 3m
+PEERROUNDS ?= 5
 INTERLEAVINGS ?= 1000000
 INTERFLAGS ?=
 BITFLAGS   ?=
@@ -77,7 +79,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -131,6 +133,10 @@ sim-short:
 
 soak:
 	$(LITE) bench mix --rate 20 --for $(SOAKTIME) --soak --threshold 'errors <= 0' --threshold 'halts <= 0' --threshold 'different <= 0'
+
+# Each peer is a module of its own, so that its dependencies are not ours; Node runs some.
+peers:
+	$(PLAIN) run -tags lite ./bench/peers -rounds $(PEERROUNDS)
 
 mutants:
 	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)

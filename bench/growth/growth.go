@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/bench/target"
+	"github.com/seed14be6753/stile/bench/process"
 	"github.com/seed14be6753/stile/bench/workload"
 )
 
@@ -99,7 +99,7 @@ func Measure(ctx context.Context, w *workload.Workload, rt *stile.Runtime, agent
 		upTo := min(max(2*n, n+8), runs)
 		row, begun := Length{Runs: n}, n
 		times := make([]float64, 0, upTo-n)
-		before, bytes, allocated := target.Process(), rt.Journal().Bytes.Load(), allocatedBytes()
+		before, bytes, allocated := process.Own(), rt.Journal().Bytes.Load(), allocatedBytes()
 		for ; n < upTo; n++ {
 			took, err := one(s, n)
 			if err != nil {
@@ -109,7 +109,7 @@ func Measure(ctx context.Context, w *workload.Workload, rt *stile.Runtime, agent
 		}
 		each := float64(n - begun)
 		row.P50Micros = middle(times)
-		row.CPUMicros = float64(target.Process().CPUMicros-before.CPUMicros) / each
+		row.CPUMicros = float64(process.Own().CPUMicros-before.CPUMicros) / each
 		row.Journal = float64(rt.Journal().Bytes.Load()-bytes) / each
 		row.Allocated = float64(allocatedBytes()-allocated) / each
 		r.Lengths = append(r.Lengths, row)

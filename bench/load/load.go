@@ -290,3 +290,18 @@ func (l *running) look(work context.Context) func() []measure.Usage {
 	}()
 	return func() []measure.Usage { <-done; return series }
 }
+
+// Pause waits so long, or until ctx is done.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

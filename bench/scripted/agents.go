@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/bench/load"
 	"github.com/seed14be6753/stile/bench/workload"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -64,7 +65,7 @@ func agentOf(w *workload.Workload, a workload.Agent, witness io.Writer) (*stile.
 					return "", err
 				}
 			}
-			return "done", pause(ctx, a.Tool.Draw(w.Rand("tool", in.Submit*workload.MaxCalls+in.Call)))
+			return "done", load.Pause(ctx, a.Tool.Draw(w.Rand("tool", in.Submit*workload.MaxCalls+in.Call)))
 		})
 		wrong = append(wrong, add(workTool, t, err))
 		if a.Approval {
@@ -73,7 +74,7 @@ func agentOf(w *workload.Workload, a workload.Agent, witness io.Writer) (*stile.
 	}
 	if a.Feeds > 0 {
 		t, err := stile.DefineTool(feedTool, "takes time", messages.ReadOnly, func(ctx context.Context, in feedArgs) (string, error) {
-			return fmt.Sprintf("value %d", in.Feed), pause(ctx, a.Feed.Draw(w.Rand("feed", in.Feed)))
+			return fmt.Sprintf("value %d", in.Feed), load.Pause(ctx, a.Feed.Draw(w.Rand("feed", in.Feed)))
 		})
 		wrong = append(wrong, add(feedTool, t, err))
 		line("context_feeds:")
@@ -106,21 +107,6 @@ type feedArgs struct {
 	Feed int `json:"feed"`
 }
 
-// pause waits so long, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // model speaks as the workload says.
 type model struct {
 	w *workload.Workload
@@ -138,7 +124,7 @@ func (m *model) Stream(ctx context.Context, req stile.ModelRequest) iter.Seq2[st
 		}
 		r := m.w.Rand(purpose, n)
 		say := func(wait time.Duration, text string) bool {
-			if pause(ctx, wait) != nil {
+			if load.Pause(ctx, wait) != nil {
 				yield(stile.ModelChunk{Finish: messages.FinishCancelled}, nil)
 				return false
 			}
@@ -156,7 +142,7 @@ func (m *model) Stream(ctx context.Context, req stile.ModelRequest) iter.Seq2[st
 			if i == 0 {
 				wait = m.a.First
 			}
-			if !say(wait.Draw(r), token(i, m.a.TokenBytes)) {
+			if !say(wait.Draw(r), workload.Token(i, m.a.TokenBytes)) {
 				return
 			}
 		}
@@ -181,19 +167,6 @@ func (m *model) calls(n int) string {
 	}
 	b.WriteString("]</execute>")
 	return b.String()
-}
-
-// token is the i-th token of an answer.
-func token(i, size int) string {
-	const letters = "abcdefghijklmnopqrstuvwxyz"
-	b := make([]byte, size)
-	for k := range b {
-		b[k] = letters[(i+k)%len(letters)]
-	}
-	if size > 1 {
-		b[size-1] = ' '
-	}
-	return string(b)
 }
 
 // last is the number of the submit that a prompt ends with, and whether results came behind it.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/bench/load"
 	"github.com/seed14be6753/stile/bench/measure"
+	"github.com/seed14be6753/stile/bench/process"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -43,7 +44,7 @@ func (e *Embedded) Name() string { return e.name }
 
 // Usage implements load.Target.
 func (e *Embedded) Usage(context.Context) measure.Usage {
-	u := Process()
+	u := process.Own()
 	u.Commits, u.Records = e.rt.Journal().Commits.Load(), e.rt.Journal().Records.Load()
 	if e.soak {
 		runtime.GC()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed14be6753/stile/bench/load"
 	"github.com/seed14be6753/stile/bench/measure"
+	"github.com/seed14be6753/stile/bench/process"
 )
 
 // Null answers every submit at once.
@@ -29,4 +30,4 @@ func (Null) Do(_ context.Context, _ *load.Request, w load.Watcher) (string, erro
 }
 
 // Usage implements load.Target.
-func (Null) Usage(context.Context) measure.Usage { return Process() }
+func (Null) Usage(context.Context) measure.Usage { return process.Own() }

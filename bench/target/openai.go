@@ -12,31 +12,39 @@ import (
 
 	"github.com/seed14be6753/stile/bench/load"
 	"github.com/seed14be6753/stile/bench/measure"
+	"github.com/seed14be6753/stile/bench/process"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// OpenAI is a server that speaks OpenAI's chat completions. Each submit is a conversation of one
-// message; agents are models, by the name of the job's agent or by Model.
+// OpenAI is a server that speaks OpenAI's chat completions. Each submit is one message; the
+// header X-Stile-Session has its session. Agents are models, by the name of the job's agent or by Model.
 type OpenAI struct {
 	base, token, model string
+	pid                int
 	client             *http.Client
 }
 
 // NewOpenAI returns the server at a base address such as http://localhost:8000/v1. model replaces
-// the names of agents, unless it is "".
-func NewOpenAI(base, token, model string) (*OpenAI, error) {
+// the names of agents, unless it is "". pid is the server's process, if it runs on this machine, to
+// see what it takes; 0 is none.
+func NewOpenAI(base, token, model string, pid int) (*OpenAI, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "openai", Detail: "want a base address such as http://localhost:8000/v1"}
 	}
-	return &OpenAI{base: strings.TrimRight(base, "/"), token: token, model: model, client: client()}, nil
+	return &OpenAI{base: strings.TrimRight(base, "/"), token: token, model: model, pid: pid, client: client()}, nil
 }
 
 // Name implements load.Target.
 func (o *OpenAI) Name() string { return o.base + " (chat completions)" }
 
-// Usage implements load.Target: such a server does not tell.
-func (o *OpenAI) Usage(context.Context) measure.Usage { return measure.Unknown() }
+// Usage implements load.Target: what the kernel says of the server's process.
+func (o *OpenAI) Usage(context.Context) measure.Usage {
+	if o.pid == 0 {
+		return measure.Unknown()
+	}
+	return process.Of(o.pid)
+}
 
 // Do implements load.Target. The decision of a submit is DONE for the finish reason stop, else
 // FINISH/ and the reason.
@@ -73,6 +81,8 @@ func (o *OpenAI) do(ctx context.Context, r *load.Request, w load.Watcher) (strin
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	// The protocol has no name for a conversation; stile's own is for other servers to ignore.
+	req.Header.Set("X-Stile-Session", r.Session)
 	if o.token != "" {
 		req.Header.Set("Authorization", "Bearer "+o.token)
 	}

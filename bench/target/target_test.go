@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -142,13 +144,17 @@ func TestHost(t *testing.T) {
 
 func TestOpenAI(t *testing.T) {
 	w := parsed(t, "name: x\narrivals: {rate: 200, for: 50ms}\nsessions: 0\nagents: [{name: bench-echo, tokens: 4}]\njobs: [{agent: bench-echo}, {name: wait, agent: bench-echo, reader: wait}]")
-	o, err := NewOpenAI(served(t, w)+"/v1", "", "")
+	o, err := NewOpenAI(served(t, w)+"/v1", "", "", os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.client.CloseIdleConnections()
-	if r := run(t, w, o); r.Bytes != 16*r.Planned {
+	r := run(t, w, o)
+	if r.Bytes != 16*r.Planned {
 		t.Errorf("%d bytes of %d answers", r.Bytes, r.Planned)
+	}
+	if runtime.GOOS == "linux" && (r.Usage.RSS <= 0 || r.Usage.CPUMicros < 0) {
+		t.Errorf("%+v", r.Usage)
 	}
 }
 
@@ -272,7 +278,7 @@ func TestAddresses(t *testing.T) {
 		if _, err := NewHost(bad, ""); err == nil {
 			t.Errorf("%q is an address", bad)
 		}
-		if _, err := NewOpenAI(bad, "", ""); err == nil {
+		if _, err := NewOpenAI(bad, "", "", 0); err == nil {
 			t.Errorf("%q is an address", bad)
 		}
 	}

@@ -165,3 +165,16 @@ func Number(input string) (n int, ok bool) {
 	}
 	return n, end > 0
 }
+
+// Token is the i-th token of an answer, of so many bytes.
+func Token(i, size int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	b := make([]byte, size)
+	for k := range b {
+		b[k] = letters[(i+k)%len(letters)]
+	}
+	if size > 1 {
+		b[size-1] = ' '
+	}
+	return string(b)
+}

@@ -29,6 +29,7 @@ import (
 type benchOptions struct {
 	host, tokenFile string
 	openai, model   string
+	pid             int
 	agent           string
 	dir             string
 	memory          bool
@@ -86,6 +87,7 @@ that every threshold holds, 9 that one does not.`,
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token to show (default $"+envToken+")")
 	flags.StringVar(&o.openai, "openai", "", "base address of a server with chat completions, such as http://localhost:8000/v1")
 	flags.StringVar(&o.model, "model", "", "of --openai: the model to ask, in place of the names of agents")
+	flags.IntVar(&o.pid, "pid", 0, "of --openai: the server's process on this machine, to see what it takes (Linux)")
 	flags.StringVar(&o.agent, "agent", "", "of --host: put the whole load on this agent of the host")
 	flags.IntVar(&o.repeat, "repeat", 1, "rounds, at most 100; bench compare needs some to tell a difference from chance")
 	flags.DurationVar(&o.timeout, "timeout", load.DefaultTimeout, "time of one submit, from when it is sent to its end")
@@ -200,8 +202,8 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		bad("--memory", "goes not together with --dir and --journal")
 	case o.agent != "" && o.host == "":
 		bad("--agent", "goes with --host")
-	case o.model != "" && o.openai == "":
-		bad("--model", "goes with --openai")
+	case (o.model != "" || o.pid != 0) && o.openai == "":
+		bad("--model", "and --pid go with --openai")
 	}
 	var bounds []measure.Threshold
 	if w != nil {
@@ -239,7 +241,7 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		}
 		return b.measure(ctx, t)
 	case o.openai != "":
-		t, err := target.NewOpenAI(o.openai, a.env("OPENAI_API_KEY"), o.model)
+		t, err := target.NewOpenAI(o.openai, a.env("OPENAI_API_KEY"), o.model, o.pid)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package target
+package process
 
 import (
 	"runtime"
@@ -8,8 +8,8 @@ import (
 	"github.com/seed14be6753/stile/bench/measure"
 )
 
-// Process is what this process has taken, as far as it is known on this system.
-func Process() measure.Usage {
+// Own is what this process has taken, as far as it is known on this system.
+func Own() measure.Usage {
 	u := measure.Unknown()
 	u.Shared = true
 	u.Goroutines = int64(runtime.NumGoroutine())

@@ -1,6 +1,6 @@
 //go:build unix
 
-package target
+package process
 
 import (
 	"runtime"
@@ -9,8 +9,8 @@ import (
 	"github.com/seed14be6753/stile/bench/measure"
 )
 
-// Process is what this process has taken.
-func Process() measure.Usage {
+// Own is what this process has taken.
+func Own() measure.Usage {
 	u := measure.Unknown()
 	u.Shared = true
 	u.Goroutines = int64(runtime.NumGoroutine())
