@@ -18,11 +18,13 @@ import (
 // Pins reads the tool lists of an agent's MCP servers and returns the digests that a manifest
 // can pin, by server and tool, such as "sha256:9f86d0…"; the digest of a server's whole list
 // is under the tool "". It starts programs and opens connections, and ends them before it
-// returns. Errors are ERR_CONFIG and name the server.
-func Pins(ctx context.Context, a *Agent) (map[string]map[string]string, error) {
+// returns. cfg says which files are the host's and what the kernel supports. Errors are
+// ERR_CONFIG and name the server.
+func Pins(ctx context.Context, a *Agent, cfg Config) (map[string]map[string]string, error) {
 	pool := mcp.NewPool(mcp.Options{Secret: os.LookupEnv})
 	defer func() { _ = pool.Close() }() // it returns nothing but nil
-	return compiler.Pins(ctx, pool, a.definition(lineage{}))
+	cfg = cfg.withDefaults()
+	return compiler.Pins(ctx, cfg.compiler(compiler.Check), pool, a.definition(lineage{}))
 }
 
 // maxLoggedChanges bounds the log lines of one change of a server's list.

@@ -402,6 +402,10 @@ func (c *checker) servers(m *Manifest) {
 		if s.URL != "" && (len(s.Env) > 0 || s.Resources != (Process{})) {
 			c.add(join(at, "url"), ReasonBadValue, "env and resources are of programs")
 		}
+		if s.URL != "" && (s.Confine.Isolation != "" || s.Confine.named()) {
+			c.add(join(at, "url"), ReasonBadValue, "confine is of programs")
+		}
+		c.confine(join(at, "confine"), &s.Confine)
 		if !isPin(s.Pin) {
 			c.add(join(at, "pin"), ReasonBadValue, "want sha256: and 64 lower-case hex digits")
 		}
@@ -432,6 +436,23 @@ func isPin(s string) bool {
 	digits, ok := strings.CutPrefix(s, "sha256:")
 	var d messages.Digest
 	return s == "" || ok && d.UnmarshalText([]byte(digits)) == nil && d.String() == digits
+}
+
+// confine checks what a program may reach.
+func (c *checker) confine(path string, d *Confine) {
+	if d.named() && d.Kind() != IsolationLandlock {
+		c.add(join(path, "isolation"), ReasonBadValue, "read, write and network are of isolation: landlock; %s gives the program what the host's user reaches", d.Isolation)
+	}
+	for _, part := range []struct {
+		key   string
+		paths []string
+	}{{"read", d.Read}, {"write", d.Write}} {
+		for i, p := range part.paths {
+			if p == "" || strings.ContainsRune(p, 0) {
+				c.add(index(join(path, part.key), i), ReasonBadValue, "is not the path of a file or folder")
+			}
+		}
+	}
 }
 
 // shell checks what would take the place of what the host sets, or be no path.

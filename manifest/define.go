@@ -138,6 +138,7 @@ type Implementation struct {
 	Entrypoint []string  `yaml:"entrypoint" raw:"true" doc:"Program, in the agent's folder or by its whole path, and its arguments. Nothing is expanded, and no shell reads it but one that is named."`
 	Stream     string    `yaml:"stream" enum:"lines|json_lines" doc:"How its standard output is a result that can be shown as it grows: lines is a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. One JSON text when nothing is said."`
 	Resources  Resources `yaml:"resources" doc:"What it may use."`
+	Confine    Confine   `yaml:"confine" optional:"true" doc:"What it may reach."`
 }
 
 // Resources bound a command. The kernel holds it to them.
@@ -159,6 +160,7 @@ func (c *checker) command(path string, d *Command) {
 	case slices.ContainsFunc(entry, func(s string) bool { return strings.ContainsRune(s, 0) }):
 		c.add(at, ReasonBadValue, "no argument has a NUL")
 	}
+	c.confine(join(path, "implementation.confine"), &d.Implementation.Confine)
 }
 
 // Connection says how a service is reached.

@@ -53,6 +53,11 @@ func TestAdopt(t *testing.T) {
 		{"command without", "Tool", "name: x\nimplementation: {resources: {memory: 3, cpu: 1500ms, files: 4}}\n", []string{
 			"2:17 implementation.type MISSING", "2:17 implementation.entrypoint MISSING", "2:38 implementation.resources.memory BAD_VALUE", "2:46 implementation.resources.cpu BAD_VALUE", "2:61 implementation.resources.files BAD_VALUE",
 		}},
+		{"command that is confined", "Tool", "name: x\nimplementation: {type: command, entrypoint: [run], confine: {read: [a], write: [/b], network: {loopback: true}}}\n", nil},
+		{"command that is trusted", "Tool", "name: x\nimplementation: {type: command, entrypoint: [run], confine: {isolation: none}}\n", nil},
+		{"command that is confined and not", "Tool", "name: x\nimplementation: {type: command, entrypoint: [run], confine: {isolation: guard, read: [''], network: true}}\n", []string{
+			"2:73 implementation.confine.isolation BAD_VALUE", "2:87 implementation.confine.read[0] BAD_VALUE",
+		}},
 		{"command of one word", "Tool", "name: x\nimplementation: {type: command, entrypoint: [run]}\n", nil},
 		{"wrong kind", "Feed", "name: x\n", nil},
 	} {

@@ -175,6 +175,7 @@ type MCP struct {
 	Command   []string          `yaml:"command" doc:"Program and its arguments, spoken to on its standard streams. A bare name is looked up in /usr/local/bin, /usr/bin and /bin; a relative path is in the agent's folder."`
 	Env       map[string]string `yaml:"env" shape:"env" doc:"Variables of the program's environment, which has besides PATH, HOME and LANG nothing of the host's."`
 	Resources Process           `yaml:"resources" doc:"What the program may use."`
+	Confine   Confine           `yaml:"confine" optional:"true" doc:"What the program may reach."`
 	URL       string            `yaml:"url" shape:"url" doc:"Address of a server that speaks streamable HTTP. The author of the manifest vouches for it: it may be in a private network or on this machine."`
 	Header    string            `yaml:"header" shape:"name" doc:"Header that carries the secret as it is; without it Authorization carries it as a bearer token."`
 	Secrets   []string          `yaml:"secrets" shape:"secret" doc:"Environment variables of the host: a program gets them under their names, a url has one at most. Never the keys themselves."`
@@ -202,6 +203,39 @@ type Process struct {
 	Memory int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
 	CPU    time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"720h" optional:"true" doc:"Processor time of a process; whole seconds, 1h when nothing is said."`
 	Files  int64         `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 256 when nothing is said."`
+}
+
+// Confine is what a command or the program of an MCP server may reach. The kernel holds it to
+// that.
+type Confine struct {
+	Isolation string   `yaml:"isolation" enum:"guard|landlock|none" doc:"guard, which is what nothing says, leaves it everything that the host's user reaches but the host's own files; landlock, which read, write and network ask for, leaves it the system's programs, the agent's folder to read, a temporary folder, and what is named; none is for programs that the operator trusts with the host's keys."`
+	Network   bool     `yaml:"network" mapped:"loopback" optional:"true" doc:"Lets it use the network: other machines, and the name servers of this one. {loopback: true} lets it reach this machine and link-local addresses too."`
+	Loopback  bool     `yaml:"loopback" optional:"true" doc:"Lets a program that has the network reach this machine and link-local addresses, and so what listens here for people of this machine, such as a host without tokens."`
+	Read      []string `yaml:"read" doc:"Further files and folders that it may read and execute. Paths here are relative to the manifest's folder."`
+	Write     []string `yaml:"write" doc:"Further folders in which it may change everything but the host's own files."`
+}
+
+// What isolates programs of a manifest.
+const (
+	IsolationGuard    = "guard"
+	IsolationLandlock = "landlock"
+	IsolationNone     = "none"
+)
+
+// Kind is what isolates the program.
+func (c *Confine) Kind() string {
+	switch {
+	case c.Isolation != "":
+		return c.Isolation
+	case c.named():
+		return IsolationLandlock
+	}
+	return IsolationGuard
+}
+
+// named reports whether it names what the program may reach.
+func (c *Confine) named() bool {
+	return c.Network || c.Loopback || len(c.Read) > 0 || len(c.Write) > 0
 }
 
 // Workspace is the folder the tools of files and shell work in (docs/spec/cogency.md §14).

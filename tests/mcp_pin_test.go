@@ -85,7 +85,7 @@ func warned(t *testing.T, logs *observer.ObservedLogs, words ...string) {
 
 func pins(t *testing.T, a *stile.Agent) (list, tool string) {
 	t.Helper()
-	all, err := stile.Pins(t.Context(), a)
+	all, err := stile.Pins(t.Context(), a, stile.Config{Dir: t.TempDir()})
 	if err != nil || len(all["notes"]) != 2 {
 		t.Fatalf("%v %v", all, err)
 	}

@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +110,55 @@ func TestShellApartFromTheHost(t *testing.T) {
 		}
 		if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), "--dir") || !strings.Contains(err.Error(), "workspace.root") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A command or the program of an MCP server that nothing could keep from the host's files is
+// refused when its agent is loaded, unless the operator trusts it with them, and so is a program
+// that lies among them. What they reach: tests/attacks.
+func TestProgramsApartFromTheHost(t *testing.T) {
+	if !confine.Supported {
+		t.Skip("there are no programs on this system")
+	}
+	bare := func() confine.Sandbox { return confine.Sandbox{Why: "this kernel does not have it"} }
+	kernel := func() confine.Sandbox { return confine.Sandbox{ABI: confine.MinLandlockABI, Filter: true} }
+	command := "import: {tools: [count]}\ndefine: {tools: [{name: count, implementation: {type: command, entrypoint: [%s], confine: %s}}]}\n"
+	server := "import: {mcp: [{name: s, command: [%s], confine: %s, tools: [{name: a, schema: '{\"type\":\"object\"}'}]}]}\n"
+	for _, c := range []struct {
+		text, program, reach string
+		sandbox              func() confine.Sandbox
+		field                string
+	}{
+		{command, "./count.sh", "{}", bare, "define.tools[0].implementation.confine.isolation"},
+		{command, "./count.sh", "{read: [.]}", bare, "define.tools[0].implementation.confine.isolation"},
+		{command, "./count.sh", "{isolation: none}", bare, ""},
+		{command, "./count.sh", "{}", kernel, ""},
+		{command, "./count.sh", "{isolation: landlock}", kernel, ""},
+		{command, "./count.sh", "{network: true}", kernel, "define.tools[0].implementation.confine.network"},
+		{command, "./count.sh", "{network: {loopback: true}}", kernel, ""},
+		{command, "./count.sh", "{write: [gone]}", kernel, "define.tools[0].implementation.confine.write[0]"},
+		{command, "./stile-data/count.sh", "{}", kernel, "define.tools[0].implementation.confine.entrypoint"},
+		{server, "./count.sh", "{}", bare, "import.mcp[0].confine.isolation"},
+		{server, "./count.sh", "{isolation: none}", bare, ""},
+		{server, "./count.sh", "{}", kernel, ""},
+		{server, "./stile-data/count.sh", "{}", kernel, "import.mcp[0].confine.entrypoint"},
+	} {
+		path, data := served(t, fmt.Sprintf(c.text, c.program, c.reach), `{"chunks": [{"text": "x"}]}`)
+		if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "count.sh"), []byte("#!/bin/sh\n"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		a, err := stile.LoadAgent(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = stile.Check(a, stile.Config{Dir: data, Sandbox: c.sandbox})
+		var e *messages.Error
+		if (err == nil) != (c.field == "") || err != nil && (!errors.As(err, &e) || e.Code != messages.ErrConfig || e.Field != c.field) {
+			t.Errorf("%s %s: %v, want %q", c.program, c.reach, err, c.field)
+		}
+		if strings.HasSuffix(c.field, "isolation") && !strings.Contains(err.Error(), "isolation: none") {
+			t.Errorf("no cure: %v", err)
 		}
 	}
 }

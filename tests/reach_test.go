@@ -126,14 +126,15 @@ func targets() []target {
 			name: "command", yaml: "import: {tools: [own.block]}\n", typ: "tool", body: `"name":"own.block"`,
 			files: []string{
 				"tools/own.block.yaml", "kind: Tool\nname: own.block\nimplementation: {type: command, entrypoint: [/bin/sh, block.sh]}\n",
-				"block.sh", "sleep 600 &\necho $$ $! > pids.part\nmv pids.part pids\nwait\n",
+				"block.sh", "cd at\nsleep 600 &\necho $$ $! > pids.part\nmv pids.part pids\nwait\n",
+				"at/here", "",
 			},
 			setup: func(_ *testing.T, dir string, _ *stile.Agent, r *reached) func(*testing.T) {
 				var pids []int
 				go func() {
 					defer close(r.begun)
 					for { // until it has said who it is
-						b, err := os.ReadFile(filepath.Join(dir, "pids"))
+						b, err := os.ReadFile(filepath.Join(dir, "at", "pids"))
 						if err != nil {
 							runtime.Gosched()
 							continue

@@ -122,20 +122,26 @@ func found(check, state, format string, args ...any) []finding {
 	return []finding{{check, state, fmt.Sprintf(format, args...)}}
 }
 
+// checking is the configuration of a runtime that would serve by the settings.
+func (a *app) checking(s *settings) stile.Config {
+	a.own = append(a.own, s.TLSCert, s.TLSKey)
+	a.own = append(a.own, auditFiles(s.AuditLog)...)
+	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
+	who, _ := a.access(s) // lookTokens says what is wrong with it
+	return stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), ProgramUser: s.ProgramUser, Providers: vendors(a.lookup), Databases: databases()}
+}
+
 // lookAgents loads every manifest as serving would, which looks for the keys of its
 // providers too.
 func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	if len(s.Agents) == 0 {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey)
-	a.own = append(a.own, auditFiles(s.AuditLog)...)
-	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
-	who, _ := a.access(s) // lookTokens says what is wrong with it
+	cfg := a.checking(s)
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err == nil {
-			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), ProgramUser: s.ProgramUser, Providers: vendors(a.lookup), Databases: databases()})
+			err = stile.Check(agent, cfg)
 		}
 		if err != nil {
 			for _, e := range leaves(err) {
@@ -402,7 +408,7 @@ func (a *app) lookSandbox(context.Context, *settings) []finding {
 		if _, missing := confine.Bubblewrap(); missing == nil {
 			return found("sandbox", isWarn, "agents with the tool shell are refused, but for those with shell.isolation: bubblewrap: %v", err)
 		}
-		return found("sandbox", isWarn, "commands cannot be confined, agents with the tool shell are refused: %v", err)
+		return found("sandbox", isWarn, "programs cannot be confined, agents with shell, commands or programs of MCP servers are refused: %v", err)
 	}
 	state := isOK
 	if !box.Filter || !box.Asks {

@@ -30,13 +30,13 @@ func (a *app) pins(ctx context.Context, config string, manifests []string, asJSO
 	if len(manifests) == 0 {
 		manifests = s.Agents
 	}
-	differs := false
+	differs, cfg := false, a.checking(&s)
 	for _, path := range manifests {
 		agent, err := stile.LoadAgent(path)
 		if err != nil {
 			return err
 		}
-		servers, err := stile.Pins(ctx, agent)
+		servers, err := stile.Pins(ctx, agent, cfg)
 		if err != nil {
 			return err
 		}

@@ -10,9 +10,9 @@ import (
 type setup struct{ name, remains string }
 
 var (
-	setupUser = setup{"user", "A program of `shell` reaches nothing of the host, and may change `.git`, `.env` and folders of editors in its workspace, unless `shell.isolation` is `bubblewrap`. Commands and MCP servers are not in the jail: they reach what the host's user reaches"}
-	setupRoot = setup{"root", "A program of `shell` reaches nothing of the host, but can make processes until the machine has no more, unless `program_user` names a user for it. Commands and MCP servers run as root. Run the host as a user of its own"}
-	setupBox  = setup{"container", "As user or root, of what is in the container. Where its own filter refuses Landlock, agents with `shell` are refused. Where its keeper is asked about system calls itself (LXC), programs of `shell` can change no mode and no time of a file, `shell.network` needs `{loopback: true}`, and what leaves its process group outlives its call. Docker's own filter needs `--cap-add SYS_PTRACE` for `shell.network` without it"}
+	setupUser = setup{"user", "A program of `shell` reaches nothing of the host, and may change `.git`, `.env` and folders of editors in its workspace, unless `shell.isolation` is `bubblewrap`. Commands and MCP servers without `confine` reach what the host's user reaches, but for the host's own files"}
+	setupRoot = setup{"root", "A program of `shell` reaches nothing of the host, but can make processes until the machine has no more, unless `program_user` names a user for it. Commands and MCP servers without `confine` run as root, and reach everything but the host's own files. Run the host as a user of its own"}
+	setupBox  = setup{"container", "As user or root, of what is in the container. Where its own filter refuses Landlock, agents with `shell`, commands or programs of MCP servers are refused. Where its keeper is asked about system calls itself (LXC), programs of `shell` can change no mode and no time of a file, `shell.network` needs `{loopback: true}`, and what leaves its process group outlives its call. Docker's own filter needs `--cap-add SYS_PTRACE` for `shell.network` without it"}
 )
 
 // setups are in the order of the table.

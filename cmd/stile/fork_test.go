@@ -38,7 +38,10 @@ func newShop(t *testing.T) shop {
 	t.Helper()
 	dir := t.TempDir()
 	s := shop{dir: dir, data: filepath.Join(dir, "data")}
-	witness := filepath.Join(dir, "witness")
+	witness := filepath.Join(dir, "sold", "witness")
+	if err := os.Mkdir(filepath.Dir(witness), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	write(t, dir, "sell.sh", "echo sold >> '"+witness+"'\nprintf '\"sold tea\"'\n")
 	write(t, dir, "stock.sh", "echo looked >> '"+witness+"'\nprintf '3'\n")
 	write(t, dir, "shop.jsonl", shopScript)
@@ -49,7 +52,7 @@ func newShop(t *testing.T) shop {
 // witness is what the tools did.
 func (s shop) witness(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(s.dir, "witness"))
+	b, err := os.ReadFile(filepath.Join(s.dir, "sold", "witness"))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}

@@ -151,9 +151,13 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 			return nil, err
 		}
 		r := d.Implementation.Resources
+		reach, err := e.reach(a, m, &d.Implementation.Confine, d.Implementation.Entrypoint[0])
+		if err != nil {
+			return nil, messages.At(err, at+".implementation")
+		}
 		t, err := catalog.NewCommand(catalog.Command{
 			Name: d.Name, Summary: d.Summary, Class: messages.Class(d.Class), Params: params, Dir: a.Dir, Entrypoint: d.Implementation.Entrypoint,
-			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Stream: d.Implementation.Stream, Absent: e.replays(),
+			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Stream: d.Implementation.Stream, Absent: e.replays(), Reach: reach,
 		})
 		if err != nil {
 			return nil, messages.At(err, at)

@@ -53,8 +53,12 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 		d, at := &m.Import.MCP[i], fmt.Sprintf("import.mcp[%d]", i)
 		d.Tools = slices.Clone(d.Tools)
 		var o offered
+		cfg, err := e.serverConfig(a, m, d)
+		if err != nil {
+			return nil, nil, messages.At(err, at)
+		}
 		if e.Mode == Run {
-			if o.server, err = e.Pool.Server(serverConfig(a, d)); err != nil {
+			if o.server, err = e.Pool.Server(cfg); err != nil {
 				return nil, nil, messages.At(err, at)
 			}
 			if !described(d) {
@@ -78,7 +82,7 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 			names[name] = t.Name
 			own, err := catalog.NewForeign(catalog.Foreign{
 				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: cmp.Or(t.Timeout, d.Timeout, mcpTimeout),
-				Do:    e.caller(o, serverConfig(a, d), who, d, t),
+				Do:    e.caller(o, cfg, who, d, t),
 				Basis: basisOf(o, t),
 			})
 			if err != nil {
@@ -161,18 +165,24 @@ func agreedTo(basis string) string {
 	return of[offerMember]
 }
 
-func serverConfig(a *Definition, d *manifest.MCP) mcp.Config {
+// serverConfig is how a server of a manifest is reached.
+func (e *Env) serverConfig(a *Definition, m *manifest.Manifest, d *manifest.MCP) (mcp.Config, error) {
 	cfg := mcp.Config{
 		Name: d.Name, Command: d.Command, Env: d.Env, Memory: d.Resources.Memory, CPU: d.Resources.CPU, Files: d.Resources.Files,
 		URL: d.URL, Header: d.Header, Secrets: d.Secrets, Connect: d.Connect, MaxBytes: d.MaxBytes,
 	}
-	if len(d.Command) > 0 && a.Dir != "" {
+	if len(d.Command) == 0 {
+		return cfg, nil
+	}
+	if a.Dir != "" {
 		cfg.Dir = a.Dir
 		if dir, err := filepath.Abs(a.Dir); err == nil {
 			cfg.Dir = dir // equal agents of different spelling share the program
 		}
 	}
-	return cfg
+	var err error
+	cfg.Reach, err = e.reach(a, m, &d.Confine, d.Command[0])
+	return cfg, err
 }
 
 // described reports whether a manifest has all of a server's tools, and pins nothing that
@@ -233,14 +243,18 @@ func pinned(s *mcp.Server, d *manifest.MCP, there []mcp.Tool) error {
 
 // Pins asks the MCP servers of a definition what they offer, and gives the digests by
 // server and tool; that of a server's whole list is under "". Nothing is compared.
-func Pins(ctx context.Context, pool *mcp.Pool, a *Definition) (map[string]map[string]string, error) {
+func Pins(ctx context.Context, e *Env, pool *mcp.Pool, a *Definition) (map[string]map[string]string, error) {
 	all := map[string]map[string]string{}
 	if a.Manifest == nil {
 		return all, nil
 	}
 	for i := range a.Manifest.Import.MCP {
 		d := &a.Manifest.Import.MCP[i]
-		s, err := pool.Server(serverConfig(a, d))
+		cfg, err := e.serverConfig(a, a.Manifest, d)
+		if err != nil {
+			return nil, messages.At(err, fmt.Sprintf("import.mcp[%d]", i))
+		}
+		s, err := pool.Server(cfg)
 		if err != nil {
 			return nil, messages.At(err, fmt.Sprintf("import.mcp[%d]", i))
 		}

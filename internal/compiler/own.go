@@ -1,10 +1,14 @@
 package compiler
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/workspace"
@@ -43,6 +47,55 @@ func (a *Definition) made(m *manifest.Manifest) []string {
 			if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
 				all = append(all, p)
 			}
+		}
+	}
+	return all
+}
+
+// reach is what a program of a manifest may reach; nil is everything. name is as the manifest
+// has the program.
+func (e *Env) reach(a *Definition, m *manifest.Manifest, d *manifest.Confine, name string) (*confine.Reach, error) {
+	if e.replays() || !confine.Supported || d.Kind() == manifest.IsolationNone {
+		return nil, nil
+	}
+	r := &confine.Reach{Sandbox: e.Sandbox(), Guard: d.Kind() == manifest.IsolationGuard, Network: d.Network, Loopback: d.Loopback, Apart: absolute(e.Own), Kept: absolute(a.made(m))}
+	if e.Neighbours != nil {
+		for _, n := range e.Neighbours() {
+			r.Kept = append(r.Kept, absolute(n.made(n.Manifest))...)
+		}
+	}
+	program := ""
+	if strings.Contains(name, "/") {
+		program = a.beside([]string{name})[0]
+	}
+	if !r.Guard {
+		r.Read, r.Write = a.beside(d.Read), a.beside(d.Write)
+		for _, part := range []struct {
+			key   string
+			paths []string
+		}{{"read", r.Read}, {"write", r.Write}} {
+			for i, p := range part.paths {
+				if _, err := os.Stat(p); err != nil {
+					return nil, &messages.Error{Code: messages.ErrConfig, Field: fmt.Sprintf("confine.%s[%d]", part.key, i), Detail: "is not there, or cannot be opened", Cause: files.Cause(err)}
+				}
+			}
+		}
+		if a.Dir != "" {
+			r.Read = append(r.Read, a.beside([]string{"."})...)
+		}
+		if program != "" {
+			r.Read = append(r.Read, program)
+		}
+	}
+	return r, messages.At(r.Check(program), "confine")
+}
+
+// absolute makes paths of the host absolute.
+func absolute(paths []string) []string {
+	all := make([]string, 0, len(paths))
+	for _, p := range paths {
+		if abs, err := filepath.Abs(p); err == nil {
+			all = append(all, abs)
 		}
 	}
 	return all

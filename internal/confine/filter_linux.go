@@ -152,6 +152,7 @@ const (
 	noSockets  reach = iota
 	others           // other machines; the kernel asks about each peer
 	everywhere       // this machine too
+	unfiltered       // what the host's user may open, by a jail that guards
 )
 
 // protocols are those of sockets of the internet whose peers are named as connect and
@@ -194,14 +195,10 @@ var byThread = []struct{ nr, arg uint32 }{
 // program is the filter of a jail. ask is the answer to what the kernel asks about; u is whom
 // its programs run as, nil for the host's user.
 func program(sockets reach, ask uint32, u *User) filter {
-	const number, arch, x32 = 0, 4, 0x40000000
-	var f filter
-	f.load(arch)
-	f.unless(own(), refuse) // a program of another processor type has other numbers
-	f.load(number)
-	if runtime.GOARCH == "amd64" {
-		f.when(unix.BPF_JGE, x32, refuse)
+	if sockets == unfiltered {
+		return guarding(ask, u)
 	}
+	f := begun()
 	r := rules{}
 	r.answer(refuse, filtered...)
 	r.answer(unavailable, unsupported...)
@@ -210,58 +207,7 @@ func program(sockets reach, ask uint32, u *User) filter {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JSET, newNamespaces, refuse)
 	})
-	for _, c := range byThread {
-		r.of(c.nr, func(f *filter) {
-			f.loadArg(c.arg, 0)
-			f.when(unix.BPF_JEQ, ownThread, refuse)
-		})
-	}
-	r.of(unix.SYS_KCMP, func(f *filter) {
-		for arg := range uint32(2) {
-			f.loadArg(arg, 0)
-			f.when(unix.BPF_JEQ, ownThread, refuse)
-		}
-	})
-	r.of(unix.SYS_FCNTL, func(f *filter) { // it names in memory which thread gets signals
-		f.loadArg(1, 0)
-		f.when(unix.BPF_JEQ, unix.F_SETOWN_EX, refuse)
-	})
-	// A process changes its own limits and its own place among others: by the number 0,
-	// because a filter cannot know the numbers of its processes.
-	r.of(unix.SYS_PRLIMIT64, func(f *filter) {
-		f.loadArg(0, 0)
-		f.when(unix.BPF_JEQ, 0, passes)
-		for half := range uint32(2) {
-			f.loadArg(2, half)
-			f.unless(0, refuse)
-		}
-	})
-	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
-		r.of(nr, func(f *filter) {
-			f.loadArg(0, 0)
-			f.unless(0, refuse)
-		})
-	}
-	for nr, which := range map[uint32]uint32{unix.SYS_SETPRIORITY: prioProcess, unix.SYS_IOPRIO_SET: ioprioProcess} {
-		r.of(nr, func(f *filter) {
-			f.loadArg(0, 0)
-			f.unless(which, refuse)
-			f.loadArg(1, 0)
-			f.unless(0, refuse)
-		})
-	}
-	// Owners of files, which Landlock does not guard. To give a file to the user that the
-	// program runs as changes nothing of its own files, and tar run by root fails without.
-	for nr, owner := range owners() {
-		r.of(nr, func(f *filter) {
-			for i, id := range []uint32{u.uid(), u.gid()} {
-				f.loadArg(owner+uint32(i), 0)
-				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 2, K: id})
-				f.unless(math.MaxUint32, refuse) // which leaves it as it is
-			}
-			f.answer(nothing)
-		})
-	}
+	r.hosts(u)
 	if ask == passes { // bubblewrap shows nothing of the outside that could be changed
 		for nr, mode := range chmods() {
 			r.of(nr, func(f *filter) {
@@ -351,6 +297,88 @@ func program(sockets reach, ask uint32, u *User) filter {
 	return append(f, r.search(slices.Sorted(maps.Keys(r)))...)
 }
 
+// begun is the beginning of each filter: numbers of another processor type are refused.
+func begun() (f filter) {
+	const number, arch, x32 = 0, 4, 0x40000000
+	f.load(arch)
+	f.unless(own(), refuse) // a program of another processor type has other numbers
+	f.load(number)
+	if runtime.GOARCH == "amd64" {
+		f.when(unix.BPF_JGE, x32, refuse)
+	}
+	return f
+}
+
+// hosts keeps the thread of the host that starts the program, limits and places of other
+// processes, and owners of files.
+func (r rules) hosts(u *User) {
+	for _, c := range byThread {
+		r.of(c.nr, func(f *filter) {
+			f.loadArg(c.arg, 0)
+			f.when(unix.BPF_JEQ, ownThread, refuse)
+		})
+	}
+	r.of(unix.SYS_KCMP, func(f *filter) {
+		for arg := range uint32(2) {
+			f.loadArg(arg, 0)
+			f.when(unix.BPF_JEQ, ownThread, refuse)
+		}
+	})
+	r.of(unix.SYS_FCNTL, func(f *filter) { // it names in memory which thread gets signals
+		f.loadArg(1, 0)
+		f.when(unix.BPF_JEQ, unix.F_SETOWN_EX, refuse)
+	})
+	// A process changes its own limits and its own place among others: by the number 0,
+	// because a filter cannot know the numbers of its processes.
+	r.of(unix.SYS_PRLIMIT64, func(f *filter) {
+		f.loadArg(0, 0)
+		f.when(unix.BPF_JEQ, 0, passes)
+		for half := range uint32(2) {
+			f.loadArg(2, half)
+			f.unless(0, refuse)
+		}
+	})
+	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
+		r.of(nr, func(f *filter) {
+			f.loadArg(0, 0)
+			f.unless(0, refuse)
+		})
+	}
+	for nr, which := range map[uint32]uint32{unix.SYS_SETPRIORITY: prioProcess, unix.SYS_IOPRIO_SET: ioprioProcess} {
+		r.of(nr, func(f *filter) {
+			f.loadArg(0, 0)
+			f.unless(which, refuse)
+			f.loadArg(1, 0)
+			f.unless(0, refuse)
+		})
+	}
+	// Owners of files, which Landlock does not guard. To give a file to the user that the
+	// program runs as changes nothing of its own files, and tar run by root fails without.
+	for nr, owner := range owners() {
+		r.of(nr, func(f *filter) {
+			for i, id := range []uint32{u.uid(), u.gid()} {
+				f.loadArg(owner+uint32(i), 0)
+				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 2, K: id})
+				f.unless(math.MaxUint32, refuse) // which leaves it as it is
+			}
+			f.answer(nothing)
+		})
+	}
+}
+
+// guarding is the filter of a jail that guards.
+func guarding(ask uint32, u *User) filter {
+	f := begun()
+	r := rules{}
+	r.answer(refuse, unix.SYS_IO_URING_SETUP) // changes attributes past this filter
+	r.answer(unavailable, unsupported...)
+	r.hosts(u)
+	if ask == unix.SECCOMP_RET_USER_NOTIF { // else modes and times are not guarded
+		r.answer(ask, asked()...)
+	}
+	return append(f, r.search(slices.Sorted(maps.Keys(r)))...)
+}
+
 // owners are the calls that give a file its owner, by the argument of the user; the group
 // stands behind.
 func owners() map[uint32]uint32 {
@@ -386,10 +414,11 @@ func opens() map[uint32]uint32 {
 
 // The programs are made once: they are the same for each call. The second one of each is
 // for a kernel that does not ask.
-var programs = [3][2]filter{
+var programs = [4][2]filter{
 	{program(noSockets, unix.SECCOMP_RET_USER_NOTIF, nil), program(noSockets, refuse, nil)},
 	{program(others, unix.SECCOMP_RET_USER_NOTIF, nil), program(others, refuse, nil)},
 	{program(everywhere, unix.SECCOMP_RET_USER_NOTIF, nil), program(everywhere, refuse, nil)},
+	{program(unfiltered, unix.SECCOMP_RET_USER_NOTIF, nil), program(unfiltered, refuse, nil)},
 }
 
 // installFilter has the kernel refuse this thread, and all that it starts, what the filter

@@ -21,6 +21,7 @@ const (
 	noSockets reach = iota
 	others
 	everywhere
+	unfiltered
 )
 
 // listener is not made here.

@@ -208,11 +208,14 @@ func (q *question) ofDescriptor(name string) (n int, rest string, ok bool) {
 }
 
 // inside reports whether a file lies in a folder that the jail may change, wherever that
-// folder is by now.
+// folder is by now, and not in a part that is the host's.
 func (l *listener) inside(f int) bool {
 	at, err := os.Readlink(magic(f))
-	if err != nil || at == "" || at[0] != '/' {
+	if err != nil || at == "" || at[0] != '/' || !l.jail.parts.free(at) {
 		return false
+	}
+	if l.jail.Guard {
+		return true
 	}
 	for _, root := range l.roots {
 		dir, err := os.Readlink(magic(root))

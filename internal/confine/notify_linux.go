@@ -61,7 +61,7 @@ type listener struct {
 // listen answers what comes of a descriptor that the kernel gave, until it is stopped. It
 // owns the descriptor. ns is the mount namespace of the jail, or -1 for the host's.
 func (j *Jail) listen(fd, ns int) (*listener, error) {
-	l := &listener{jail: j, keeps: j.User == nil && (foreign(j.Read) || foreign(j.Write)), network: j.peers, groups: groups{}, pending: make(chan struct{}, maxPending), done: make(chan struct{})}
+	l := &listener{jail: j, keeps: j.User == nil && (j.Guard || foreign(j.Read) || foreign(j.Write)), network: j.peers, groups: groups{}, pending: make(chan struct{}, maxPending), done: make(chan struct{})}
 	for _, p := range j.Write {
 		root, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type Server struct {
 	Memory     int64    // bytes of address space of a process; 0 is 4 GiB
 	CPU        time.Duration
 	Files      int64
+	Reach      *Reach // nil is all that the host's user reaches
 }
 
 // The bounds of a server that sets none. Address space is not memory: interpreters
@@ -67,18 +69,24 @@ func (s Server) Start() (*Process, error) {
 	if err != nil {
 		return nil, bad(err)
 	}
+	jail, own, clean, err := s.Reach.Jail()
+	if err != nil {
+		return nil, err
+	}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
+		clean()
 		return nil, err
 	}
 	out, theirOut, err := os.Pipe()
 	if err != nil {
+		clean()
 		return nil, errors.Join(err, theirIn.Close(), in.Close())
 	}
 	p := &Process{Stdin: in, Stdout: out, output: &tail{}, done: make(chan struct{})}
 	cmd := exec.Command(program, s.Entrypoint[1:]...)
 	cmd.Dir = s.Dir
-	cmd.Env = append([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, s.Env...)
+	cmd.Env = slices.Concat([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, own, s.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.output
 	l := Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: serverFileBytes}
 	if l.Memory <= 0 {
@@ -90,9 +98,10 @@ func (s Server) Start() (*Process, error) {
 	if l.Files <= 0 {
 		l.Files = serverFiles
 	}
-	wait, err := startGroup(cmd, &l, nil)
+	wait, err := startGroup(cmd, &l, jail)
 	_, _ = theirIn.Close(), theirOut.Close()
 	if err != nil {
+		clean()
 		return nil, errors.Join(err, in.Close(), out.Close())
 	}
 	var once sync.Once
@@ -105,6 +114,7 @@ func (s Server) Start() (*Process, error) {
 	}
 	go func() {
 		p.err = wait()
+		clean()
 		close(p.done)
 	}()
 	return p, nil

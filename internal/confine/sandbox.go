@@ -24,19 +24,25 @@ type Sandbox struct {
 	Why    string // Landlock is not there
 }
 
+// Missing says why programs cannot be confined by Landlock, or "".
+func (s Sandbox) Missing() string {
+	switch {
+	case s.ABI >= MinLandlockABI && s.Filter:
+		return ""
+	case s.Why != "":
+		return s.Why
+	case s.ABI >= MinLandlockABI: // a program would have the host by the thread that starts it
+		return "without a filter of system calls, which this processor or kernel does not have, a program reaches the host"
+	}
+	return fmt.Sprintf("its version here is %d, and %d is needed (Linux 6.2)", s.ABI, MinLandlockABI)
+}
+
 // Err is nil when commands can be confined, and otherwise ERR_CONFIG with Field
 // shell.isolation, which says what is missing and what to do.
 func (s Sandbox) Err() error {
-	if s.ABI >= MinLandlockABI && s.Filter {
+	why := s.Missing()
+	if why == "" {
 		return nil
-	}
-	why := s.Why
-	switch {
-	case why != "":
-	case s.ABI >= MinLandlockABI: // a program would have the host by the thread that starts it
-		why = "without a filter of system calls, which this processor or kernel does not have, a program reaches the host"
-	default:
-		why = fmt.Sprintf("its version here is %d, and %d is needed (Linux 6.2)", s.ABI, MinLandlockABI)
 	}
 	return &messages.Error{
 		Code: messages.ErrConfig, Field: "shell.isolation",
@@ -91,8 +97,17 @@ type Jail struct {
 	// Network lets programs open sockets of the internet, to other machines. Loopback lets
 	// them reach this machine and link-local addresses too.
 	Network, Loopback bool
+	// Guard opens what the host's user reaches, the network included, in place of Read, Write
+	// and Network.
+	Guard bool
+	// Apart are files and folders, with all below them, that a program can neither read nor
+	// change wherever they lie in its folders; Kept are those that it can only read. They are
+	// absolute paths, which need not exist; one that ends in * stands for the files that begin
+	// so. A folder in which one of Apart lies can be listed, and takes no new files.
+	Apart, Kept []string
 
 	peers peers // judged without Loopback
+	parts parts // of Apart and Kept, once the rules are made
 }
 
 // User is a user of the machine that programs run as.

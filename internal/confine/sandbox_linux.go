@@ -107,22 +107,39 @@ func (j *Jail) ruleset() (fd int, err error) {
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if j.Sandbox.ABI >= 4 {
 		size += unsafe.Sizeof(attr.Handled_access_net)
-		if !j.Network {
+		if !j.Network && !j.Guard {
 			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}
-	if j.Sandbox.ABI >= 5 {
+	if j.Sandbox.ABI >= 5 && !j.Guard {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if j.Sandbox.ABI >= 6 {
 		size += unsafe.Sizeof(attr.Scoped)
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
+		if !j.Guard {
+			attr.Scoped |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+		}
 	}
 	r, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("the kernel takes no Landlock rules: %w", errno)
 	}
 	fd = int(r)
+	if err := j.grant(fd); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// grant adds the folders of the jail to its rules.
+func (j *Jail) grant(rules int) error {
+	g := granter{rules: rules, parts: newParts(j)}
+	j.parts = g.parts
+	if j.Guard {
+		return g.grant("/", writeRights)
+	}
 	for _, part := range []struct {
 		paths  []string
 		rights uint64
@@ -134,17 +151,21 @@ func (j *Jail) ruleset() (fd int, err error) {
 		{j.Write, writeRights, true},
 	} {
 		for _, p := range part.paths {
-			err := allow(fd, p, part.rights)
+			var err error
+			if len(g.parts) == 0 {
+				err = allow(rules, p, part.rights)
+			} else if p, err = filepath.EvalSymlinks(p); err == nil {
+				err = g.grant(p, part.rights)
+			}
 			if errors.Is(err, fs.ErrNotExist) && !part.must {
 				continue
 			}
 			if err != nil {
-				_ = unix.Close(fd)
-				return -1, err
+				return err
 			}
 		}
 	}
-	return fd, nil
+	return nil
 }
 
 // allow adds a path, with all that is below it, to the rules.
@@ -198,6 +219,8 @@ func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
 	}
 	sockets := noSockets
 	switch {
+	case j.Guard:
+		sockets = unfiltered
 	case j.Network && j.Loopback:
 		sockets = everywhere
 	case j.Network:
@@ -222,7 +245,10 @@ func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
 // no_new_privs no program gets rights back.
 func (j *Jail) dropCapabilities() error {
 	keep := uint32(0)
-	if j.User == nil && (foreign(j.Read) || foreign(j.Write)) {
+	switch {
+	case j.Guard:
+		keep = guardCapabilities
+	case j.User == nil && (foreign(j.Read) || foreign(j.Write)):
 		keep = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -234,6 +260,11 @@ func (j *Jail) dropCapabilities() error {
 	data[1] = unix.CapUserData{}
 	return unix.Capset(&header, &data[0])
 }
+
+// guardCapabilities are those of root that lead neither to the memory of the host nor, around
+// the rules, to its files.
+const guardCapabilities = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW
 
 // foreign reports whether a path is another user's, or lies where the user that the
 // host runs as may enter only with the rights of root.

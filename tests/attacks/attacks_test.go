@@ -76,7 +76,7 @@ func table(t *testing.T) []row {
 	w := newWorld(t)
 	return slices.Concat(
 		idRows(w), userRows(w), rightRows(w), headRows(w), wireRows(w), socketRows(w), doorRows(w),
-		jwtRows(w), fileRows(w), systemRows(w), addressRows(w), scriptRows(w), programRows(w), onlineRows(w), neighbourRows(w),
+		jwtRows(w), fileRows(w), systemRows(w), addressRows(w), scriptRows(w), programRows(w), onlineRows(w), commandRows(w), neighbourRows(w),
 		controlRows(t), signatureRows(t), journalRows(t), keyFileRows(t), serverRows(w),
 	)
 }

@@ -39,20 +39,29 @@ func jailMissing() string {
 // attackAsProgram makes the attacks of a file, one a line, and says of each how it went. It
 // ends without the exits of a test: under the race detector they take a second.
 func attackAsProgram(args []string) {
-	b, err := os.ReadFile(args[0])
-	if err != nil {
-		fmt.Println("no list:", err)
-		unix.Exit(1)
+	as := ""
+	if len(args) > 1 {
+		as = args[1]
 	}
+	report(as, func() string { return attacksOf(args[0]) })
+	unix.Exit(0)
+}
+
+func attacksOf(list string) string {
+	b, err := os.ReadFile(list)
+	if err != nil {
+		return "no list: " + err.Error()
+	}
+	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
 		kind, to, _ := strings.Cut(line, " ")
 		if err := attempt(kind, to); err != nil {
-			fmt.Printf("refused\t%s\t%s\n", line, strings.ReplaceAll(err.Error(), "\n", " "))
+			fmt.Fprintf(&out, "refused\t%s\t%s\n", line, strings.ReplaceAll(err.Error(), "\n", " "))
 		} else {
-			fmt.Printf("succeeded\t%s\t\n", line)
+			fmt.Fprintf(&out, "succeeded\t%s\t\n", line)
 		}
 	}
-	unix.Exit(0)
+	return out.String()
 }
 
 var errNoAttack = errors.New("there is no such attack")

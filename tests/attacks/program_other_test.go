@@ -18,3 +18,11 @@ func attackAsProgram([]string) {}
 func onlineRows(*world) []row { return nil }
 
 func onlineMissing() string { return jailMissing() }
+
+var programAgents map[string]string
+
+const programAgent = "%s%s%s"
+
+func commandRows(*world) []row { return nil }
+
+func prepare(string, string) error { return nil }

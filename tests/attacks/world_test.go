@@ -212,8 +212,18 @@ func newWorld(t *testing.T) *world {
 	} {
 		w.put(path, text)
 	}
+	manifests := map[string]string{"files": filesAgent, "system": systemAgent, "shell": shellAgent, "online": onlineAgent, "open": openAgent, "script": scriptAgent, "talker": plainAgent, "careful": confirmAgent}
+	if jailMissing() == "" {
+		for name, reach := range programAgents {
+			manifests[name] = fmt.Sprintf(programAgent, name, reach, name)
+			w.put(filepath.Join(w.agent, name+".txt"), "")
+		}
+		if err := errors.Join(prepare(w.agent, ""), os.Mkdir(filepath.Join(w.agent, "cell"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var agents []*stile.Agent
-	for name, text := range map[string]string{"files": filesAgent, "system": systemAgent, "shell": shellAgent, "online": onlineAgent, "open": openAgent, "script": scriptAgent, "talker": plainAgent, "careful": confirmAgent} {
+	for name, text := range manifests {
 		if name == "shell" && jailMissing() != "" || name == "online" && onlineMissing() != "" {
 			continue // the host would not open it
 		}

@@ -35,8 +35,9 @@ type Command struct {
 	Files      int64
 	Output     int64 // bytes of standard output
 	Timeout    time.Duration
-	Stream     string // StreamLines, StreamJSONLines, or "" for a result that is one JSON text
-	Absent     bool   // the program need not exist: a replay declares it and runs nothing
+	Stream     string         // StreamLines, StreamJSONLines, or "" for a result that is one JSON text
+	Reach      *confine.Reach // what it may reach; nil is what the host's user reaches
+	Absent     bool           // the program need not exist: a replay declares it and runs nothing
 }
 
 // Default bounds of a command, and bounds that a command cannot set.
@@ -143,6 +144,12 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		"PATH=" + confine.Path, "LANG=C.UTF-8", "STILE_SESSION=" + c.SID, "STILE_KEY=" + c.Key,
 		fmt.Sprintf("STILE_ATTEMPT=%d", c.Attempt), fmt.Sprintf("STILE_EPOCH=%d", c.Epoch),
 	}
+	jail, own, clean, err := d.Reach.Jail()
+	if err != nil {
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the command cannot be confined: %s", err)
+	}
+	defer clean()
+	cmd.Env = append(cmd.Env, own...)
 	given, err := confine.Given(args)
 	if err != nil {
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the command cannot be given its arguments: %s", err)
@@ -154,7 +161,7 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 	if d.Stream != "" && c.Sink != nil {
 		cmd.Stdout, rest = grows.follow(ctx, out, cancel)
 	}
-	err = confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
+	err = confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, jail)
 	var ungrown error
 	if d.Stream != "" {
 		ungrown = rest()
@@ -176,6 +183,9 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		if short(stderr.b) {
 			text += fmt.Sprintf("; it may have %d bytes of address space: resources.memory of the tool sets that", d.Memory)
 		}
+		if d.Reach != nil && refused(stderr.b) {
+			text += "; " + d.Reach.Rule() + "; implementation.confine of the tool changes that"
+		}
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
 	}
 	if d.Stream != "" {
@@ -194,13 +204,18 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 // short reports whether the error output of a program says that it ran out of memory, in
 // the words of the C library, Go, C++, Python, Java and Node.
 func short(stderr []byte) bool {
+	return says(stderr, "out of memory", "cannot allocate memory", "failed to reserve", "bad_alloc", "memoryerror", "could not reserve enough space", "memory exhausted")
+}
+
+// refused reports whether the error output of a program says that something was out of its
+// reach.
+func refused(stderr []byte) bool {
+	return says(stderr, "permission denied", "operation not permitted", "eacces", "eperm", "network is unreachable")
+}
+
+func says(stderr []byte, words ...string) bool {
 	stderr = bytes.ToLower(stderr)
-	for _, words := range []string{"out of memory", "cannot allocate memory", "failed to reserve", "bad_alloc", "memoryerror", "could not reserve enough space", "memory exhausted"} {
-		if bytes.Contains(stderr, []byte(words)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w string) bool { return bytes.Contains(stderr, []byte(w)) })
 }
 
 // bounded is a writer that keeps the beginning of what is written to it. It belongs to one

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -150,6 +151,41 @@ func TestCommandGroup(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A command that is refused something tells its author by which rule.
+func TestCommandReach(t *testing.T) {
+	box := confine.Probe()
+	if box.Missing() != "" {
+		t.Skip(box.Missing())
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keys.json"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apart := []string{filepath.Join(dir, "keys.json")}
+	for _, c := range []struct {
+		reach  *confine.Reach
+		script string
+		want   string
+	}{
+		{nil, "cat keys.json >&2; echo 1", "1"},
+		{&confine.Reach{Sandbox: box, Guard: true, Apart: apart}, "cat keys.json", "error: exit status 1: cat: keys.json: Permission denied; the host's own files are out of its reach, and folders in which they lie, such as the agent's, take no new files: a folder below takes them; implementation.confine of the tool changes that"},
+		{&confine.Reach{Sandbox: box, Read: []string{dir}, Apart: apart}, "cat keys.json", "error: exit status 1: cat: keys.json: Permission denied; it reaches the agent's folder to read, a temporary folder, and what the manifest names; implementation.confine of the tool changes that"},
+		{&confine.Reach{Sandbox: box, Read: []string{dir}, Apart: apart}, `echo 2 > "$TMPDIR/x" && cat "$HOME/x"`, "2"},
+	} {
+		tool := shell(t, dir, c.script, func(d *Command) { d.Reach = c.reach })
+		v, err := tool.Run(t.Context(), call(neuroscript.String("x")))
+		raw, _ := neuroscript.AppendJSON(nil, v)
+		got := string(raw)
+		if err != nil {
+			_, got = Failure(err)
+			got = "error: " + got
+		}
+		if got != c.want {
+			t.Errorf("%q gives %s, want %s", c.script, got, c.want)
+		}
+	}
 }
 
 func TestCommandProgram(t *testing.T) {

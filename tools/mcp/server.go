@@ -30,6 +30,7 @@ type Config struct {
 	Memory  int64             // Memory, CPU and Files: 0 is the default of confine.Server
 	CPU     time.Duration
 	Files   int64
+	Reach   *confine.Reach // what the program may reach; nil is what the host's user reaches
 
 	// URL is a streamable HTTP server. The author of the manifest is trusted with it, as
 	// with the address of a model: it may be on this machine or in a private network.
@@ -461,7 +462,7 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 		env = append(env, name+"="+secrets[i])
 	}
 	p, err := confine.Server{
-		Dir: s.cfg.Dir, Entrypoint: s.cfg.Command, Env: env, Memory: s.cfg.Memory, CPU: s.cfg.CPU, Files: s.cfg.Files,
+		Dir: s.cfg.Dir, Entrypoint: s.cfg.Command, Env: env, Memory: s.cfg.Memory, CPU: s.cfg.CPU, Files: s.cfg.Files, Reach: s.cfg.Reach,
 	}.Start()
 	if err != nil {
 		return nil, nil, err

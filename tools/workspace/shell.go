@@ -230,14 +230,11 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	if err != nil {
 		return "", "", err
 	}
-	temp, err := os.MkdirTemp("", "stile-shell-")
+	temp, clean, err := confine.Temp()
 	if err != nil {
 		return "", "", catalog.Failed("there is no place for temporary files")
 	}
-	defer removeAll(temp)
-	if temp, err = filepath.EvalSymlinks(temp); err != nil {
-		return "", "", catalog.Failed("there is no place for temporary files")
-	}
+	defer clean()
 	env, write, err := s.environment(temp)
 	if err != nil {
 		return "", "", err
@@ -395,19 +392,9 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	}
 	read := append(slices.Clone(s.Path), s.Read...)
 	if s.Network {
-		read = append(read, names()...)
+		read = append(read, confine.NetworkFiles()...)
 	}
 	return &confine.Jail{Sandbox: s.Sandbox, Bubblewrap: s.wrapper, User: s.User, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
-}
-
-// names returns the files with which programs resolve names and verify other machines, as far
-// as they exist.
-func names() []string {
-	all := []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates"}
-	return slices.DeleteFunc(all, func(p string) bool {
-		_, err := os.Stat(p)
-		return err != nil
-	})
 }
 
 // hider returns a function that removes the host's paths from the output of a program.
@@ -452,52 +439,6 @@ func replacePath(text, dir, word string) string {
 
 func inName(c byte) bool {
 	return c == '/' || c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= 0x80
-}
-
-// removeAll removes a folder, even if a command left folders without the right to enter.
-func removeAll(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	above, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return
-	}
-	defer above.Close()
-	enterable(above, filepath.Base(dir), maxEntered)
-	_ = above.RemoveAll(filepath.Base(dir))
-}
-
-// maxEntered bounds the levels of folders that are made enterable: each needs a descriptor.
-const maxEntered = 128
-
-// enterable gives a folder and those below it the modes to enter them. It goes from handle to
-// handle, because a surviving process may replace folders by links meanwhile: the mode of
-// nothing outside of in may change.
-func enterable(in *os.Root, name string, levels int) {
-	was, err := in.Lstat(name)
-	if err != nil || !was.IsDir() || levels == 0 || in.Chmod(name, 0o700) != nil {
-		return
-	}
-	own, err := in.OpenRoot(name)
-	if err != nil {
-		return
-	}
-	defer own.Close()
-	if is, err := own.Stat("."); err != nil || !os.SameFile(was, is) {
-		return // a link leads to another folder
-	}
-	list, err := own.Open(".")
-	if err != nil {
-		return
-	}
-	entries, _ := list.ReadDir(-1)
-	_ = list.Close()
-	for _, e := range entries {
-		if e.IsDir() {
-			enterable(own, e.Name(), levels-1)
-		}
-	}
 }
 
 // ends is a writer that keeps the beginning and the end of its input. It belongs to one

@@ -516,7 +516,7 @@ func TestShellBounds(t *testing.T) {
 	if got := sh(t, spin, "./spin.sh"); got != "code 21: signal: killed" {
 		t.Errorf("%q", got)
 	}
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "stile-shell-*"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "stile-program-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -116,7 +117,7 @@ func Forget(dir string, names ...string) error {
 	if at.RemoveAll(names[last]) == nil {
 		return nil
 	}
-	enterable(at, names[last], maxEntered)
+	confine.Enterable(at, names[last])
 	if err := at.RemoveAll(names[last]); err != nil {
 		return bad("the folder of a user cannot be removed", err)
 	}
