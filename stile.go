@@ -248,7 +248,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		}
 		opened = append(opened, rt.leave)
 	}
-	children := &delegate.Runner{Store: rt.store}
+	children := &delegate.Runner{Store: rt.store, Spend: rt.spend}
 	rt.learner = learn.New(rt.store, rt.metrics, rt.log, cfg.Now)
 	rt.agents = compiler.NewDirectory(rt.compileFor(children))
 	for _, a := range cfg.Agents {

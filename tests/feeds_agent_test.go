@@ -156,6 +156,29 @@ func TestFeedOfAgentBudget(t *testing.T) {
 	})
 }
 
+// A user who has used what they may in a day has no more fetches that day.
+func TestFeedOfAgentOfTheDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := asking(t, &recorder{Model: scripted.New("<response>a</response>", "<response>b</response>")}, worker("scout", "plain"),
+			`interval: 60, source: {type: agent, name: scout, params: {message: "what is new?"}}`)
+		a.Agents[0].Model = costing(t, "rain", 300, "sun", 300)
+		rt := start(t, stile.Config{Spending: stile.Spending{UserTokensPerDay: 200}})
+		s := open(t, rt, "asks", a)
+		time.Sleep(5 * time.Minute)
+		child, err := rt.Find(t.Context(), s.SID()+".feed.news")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(bodies[*messages.RunEnd](records(t, child))); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+		all, err := s.Feeds(t.Context())
+		if err != nil || len(all) != 1 || !strings.Contains(all[0].Reason, "what they may in a day") {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
 // An agent that takes its time is not waited for: the prompt goes on, and the next one has the
 // answer. One that takes too long is stopped.
 func TestFeedOfSlowAgent(t *testing.T) {

@@ -29,6 +29,9 @@ import (
 type Runner struct {
 	Host  *actors.Host
 	Store journal.Store
+	// Spend looks whether the user of a session may spend more, and bounds the input by what is
+	// left. Feeds ask it: no submit has asked for them.
+	Spend func(ctx context.Context, sid string, inc messages.Incarnation, in *messages.Input) error
 }
 
 // Delegate implements compiler.Sessions: one attempt at an action of type agent.
@@ -189,6 +192,11 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run
 	in.Key, in.User = d.call.Key, key.User
 	if b := d.call.Budget; b != (messages.Budget{}) {
 		in.Budget = &b
+	}
+	if d.call.Host.Feed != nil {
+		if err := d.Spend(ctx, d.call.SID, d.call.Inc, &in); err != nil {
+			return nil, err
+		}
 	}
 	d.key = key
 	for {
