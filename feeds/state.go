@@ -58,6 +58,9 @@ func (s *state) due(v Value, known bool, now time.Time) step {
 // in the cache, and the count of its crashes.
 func (s *state) ended(now time.Time, err error) (givenUp bool) {
 	s.fetch, s.reason = nil, Why(err)
+	if err == nil && s.crashes == nil {
+		return false
+	}
 	var c Crashes
 	if s.crashes != nil {
 		c = *s.crashes
@@ -67,7 +70,7 @@ func (s *state) ended(now time.Time, err error) (givenUp bool) {
 		c = c.Crashed(now)
 		s.crashes = &c
 		return c.Disabled()
-	case err == nil && s.crashes != nil:
+	case err == nil:
 		if c = c.Succeeded(); c.forgettable(now) {
 			s.crashes = nil
 		} else {
@@ -103,8 +106,11 @@ func (s *state) is(e *Entry) bool { return s.entry.ID == e.ID && s.entry.Version
 // crashOf returns the panic with which a fetch ended; nil for any other end. The crash of a feed
 // that this one refers to is not its own.
 func crashOf(err error) *PanicError {
+	if err == nil {
+		return nil
+	}
 	var p *PanicError
-	if err == nil || !errors.As(err, &p) || isReason(err, ReasonNeeds) {
+	if !errors.As(err, &p) || isReason(err, ReasonNeeds) {
 		return nil
 	}
 	return p

@@ -17,6 +17,9 @@ const MaxReasonBytes = 256
 // outermost first, which hold no secret and no path of the host. What other errors say is
 // for the log alone. It is "" for nil.
 func Why(err error) string {
+	if err == nil {
+		return ""
+	}
 	var parts []string
 	for e := new(messages.Error); errors.As(err, &e); err = e.Cause {
 		if e.Detail != "" && (len(parts) == 0 || !strings.Contains(parts[len(parts)-1], e.Detail)) {
