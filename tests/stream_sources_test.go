@@ -3,10 +3,14 @@ package tests
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -253,4 +257,64 @@ func TestStreamedAgent(t *testing.T) {
 		}
 		replays(t, rt, a)
 	})
+}
+
+// The pieces that an MCP server sends of a result are shown while its tool works, and its other
+// progress as progress. Of a call that does not stream it is asked for neither.
+func TestStreamedMCP(t *testing.T) {
+	p := &puller{mcp: mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)}
+	heard := make(chan struct{})
+	p.mcp.AddTool(&mcp.Tool{Name: "tail", InputSchema: rawSchema(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		token := req.Params.GetProgressToken()
+		if asked := req.Params.Meta["stile/partial"] == true; asked != (token != nil) {
+			t.Errorf("asked with %v", req.Params.Meta)
+		}
+		if token == nil {
+			return says1("whole")
+		}
+		for _, note := range []*mcp.ProgressNotificationParams{
+			{ProgressToken: token, Progress: 1, Total: 2, Message: "half"}, {ProgressToken: token, Progress: 2, Meta: mcp.Meta{"stile/partial": "one "}},
+		} {
+			if err := req.Session.NotifyProgress(ctx, note); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case <-heard: // the piece was shown
+		case <-ctx.Done():
+		}
+		return says1("one two")
+	})
+	p.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.mcp }, nil))
+	t.Cleanup(p.end)
+	a := load(t, write(t, "agent.yaml", "dialect: cortex\nextensions: [stream]\nmodel: {script: m.jsonl}\nimport: {mcp: [{name: notes, url: "+p.URL+", tools: [{name: tail, class: read_only}]}]}\n", "m.jsonl", lines("x")))
+	a.Model = stile.ScriptedModel(`<action id="a" mode="async">{"name":"notes.tail","stream":true}</action><action id="b" mode="async">{"name":"notes.tail"}</action><response final="true">$a, $b</response>`)
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	run := submit(t, s, "go")
+	seen, progress := newScreen(t), ""
+	for u, err := range run.Events(stile.WithProgress(t.Context())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Delta != nil && u.Delta.Kind == messages.KindProgress {
+			progress += u.Delta.Action + " " + u.Delta.Text
+			continue
+		}
+		if seen.update(u); u.Delta != nil && seen.results["a"] == "one " {
+			close(heard)
+		}
+	}
+	wantDone(t, decision(t, run))
+	if text := said(t, s); text != "one two, whole" || progress != "a half" {
+		t.Errorf("said %q; progress %q", text, progress)
+	}
+	texts := map[string]string{}
+	for _, c := range bodies[*messages.ActionChunk](records(t, s)) {
+		texts[c.ID] += string(c.Bytes)
+	}
+	if len(texts) != 1 || texts["a"] != "one two" {
+		t.Errorf("recorded %q", texts)
+	}
+	replays(t, rt, a)
 }

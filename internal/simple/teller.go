@@ -50,6 +50,7 @@ type call struct {
 	executed bool // an execute was told
 	ended    bool
 	hidden   bool
+	grown    int64 // bytes of its growing result that were told
 	// waits is the declaration of a call that is not told of yet: it stands in an if, and is
 	// left out if its branch is not taken. That is known when it begins, waits or ends.
 	waits *messages.ActionDeclared
@@ -62,6 +63,11 @@ func (t *Teller) from(p place) {
 	if p.at.Unit.Turn > 0 {
 		t.shown[p.at.Unit] = p.at.Off
 	}
+	p.at.EachResult(func(turn int64, action string, off int64) {
+		if c := t.call(turn, action); c != nil {
+			c.grown = off
+		}
+	})
 }
 
 // Tell returns the events of an update, which are the Teller's until the next one.
@@ -98,6 +104,9 @@ const chunk cogency.Type = "chunk"
 
 // grown tells a piece of a result.
 func (t *Teller) grown(d *messages.Delta) {
+	if c := t.call(d.Unit.Turn, d.Action); c != nil {
+		c.grown = d.Off
+	}
 	if !t.Tokens {
 		return
 	}
@@ -107,6 +116,28 @@ func (t *Teller) grown(d *messages.Delta) {
 	if d.Retract {
 		e.Keep = &d.Off
 	}
+}
+
+// recorded tells what was not told of a recorded piece: its reader came late.
+func (t *Teller) recorded(of int64, b *messages.ActionChunk) {
+	c := t.call(of, b.ID)
+	end := b.Off + int64(len(b.Bytes))
+	if c == nil || c.hidden || end <= c.grown {
+		return
+	}
+	piece := string(b.Bytes[max(0, c.grown-b.Off):])
+	if c.grown = end; t.Tokens {
+		t.add(chunk, piece).Action = b.ID
+	}
+}
+
+// anew takes the result of an earlier attempt back, of which a late reader was told by records.
+func (t *Teller) anew(c *call) {
+	if c.grown > 0 && t.Tokens {
+		e := t.add(chunk, "")
+		e.Action, e.Keep = c.ID, new(int64)
+	}
+	c.grown = 0
 }
 
 func (t *Teller) delta(d *messages.Delta) {
@@ -188,9 +219,12 @@ func (t *Teller) record(r *messages.Record) {
 		}
 	case *messages.ActionStarted:
 		if c := t.call(r.Turn, b.ID); c != nil {
+			t.anew(c)
 			t.told(c)
 			t.execute(c)
 		}
+	case *messages.ActionChunk:
+		t.recorded(r.Turn, b)
 	case *messages.ActionEnded:
 		t.ended(r.Turn, b)
 	case *messages.ParseFault:
