@@ -314,3 +314,53 @@ func TestWaitingSessionAnswersAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What clients send beside a text.
+func TestChatTakes(t *testing.T) {
+	const picture, said = `{"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:,"}}]}`, `{"role": "user", "content": "x"}`
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("echo", echo)}, func(t *testing.T, c client) {
+		for name, row := range map[string]struct{ body, text, code, param string }{
+			"an old picture":       {body: `"model": "echo", "messages": [` + picture + `, ` + said + `]`, text: "[user: Look:\n[not shown: image]][user: x]"},
+			"a picture":            {body: `"model": "echo", "messages": [` + picture + `]`, code: "ERR_INVALID", param: "messages[0].content"},
+			"an old part unheard":  {body: `"model": "echo", "messages": [{"role": "user", "content": [{"type": "ghost"}]}, ` + said + `]`, code: "ERR_INVALID", param: "messages[0].content"},
+			"an old empty message": {body: `"model": "echo", "messages": [{"role": "assistant", "content": ""}, {"role": "assistant", "content": null}, ` + said + `]`, text: "[user: x]"},
+			"an empty message":     {body: `"model": "echo", "messages": [{"role": "user", "content": ""}]`, code: "ERR_INVALID", param: "messages[0].content"},
+			"no model":             {body: `"messages": [` + said + `]`, code: "ERR_INVALID", param: "model"},
+			"an unknown model":     {body: `"model": "gpt", "messages": [` + said + `]`, code: "model_not_found", param: "model"},
+			"tools for nothing":    {body: `"model": "echo", "tools": [{"type": "function"}], "tool_choice": "none", "messages": [` + said + `]`, text: "[user: x]"},
+			"tools":                {body: `"model": "echo", "tools": [{"type": "function"}], "messages": [` + said + `]`, code: "ERR_INVALID", param: "tools"},
+			"tools by name":        {body: `"model": "echo", "tools": [{"type": "function"}], "tool_choice": {"type": "function"}, "messages": [` + said + `]`, code: "ERR_INVALID", param: "tools"},
+		} {
+			got := c.chat(0, "{"+row.body+"}")
+			status := 200
+			switch row.code {
+			case "model_not_found":
+				status = 404
+			case "ERR_INVALID":
+				status = 400
+			}
+			if got.status != status || got.text != row.text || got.code != row.code || got.param != row.param {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+	})
+}
+
+// A path with a segment that clients and proxies leave out or resolve is none.
+func TestPathsAreWhole(t *testing.T) {
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("echo", echo)}, func(t *testing.T, c client) {
+		for _, path := range []string{"/v1/sessions//fork", "/v1/sessions//events", "//v1/agents", "/v1//agents", "/v1/./agents", "/v1/sessions/../agents", "/v1/agents/..", "/v1/sessions/."} {
+			for _, method := range []string{"GET", "POST"} {
+				w := c.raw(t.Context(), method, path, "")
+				if w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "json") || !strings.Contains(w.Body.String(), `"ERR_NOT_FOUND"`) {
+					t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+				}
+			}
+		}
+		for _, path := range []string{"/v1/agents", "/v1/sessions?q=a//b&tag=../x", "/", "/v1/models/echo"} {
+			if w := c.raw(t.Context(), "GET", path, ""); w.Code != 200 {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+	})
+}

@@ -65,7 +65,9 @@ func (s *Server) chatRoutes(mux *http.ServeMux) {
 }
 
 func noAgent() *problem {
-	return refusalOf(messages.ErrNotFound, "model", "no agent of that name is offered: GET /v1/models lists them")
+	p := refusalOf(messages.ErrNotFound, "model", "no agent of that name is offered: GET /v1/models lists them")
+	p.openAI = "model_not_found"
+	return p
 }
 
 // chatRequest is what the door looks at. What only tunes a model, such as temperature,
@@ -79,6 +81,7 @@ type chatRequest struct {
 	User          string          `json:"user"`
 	N             *int            `json:"n"`
 	Tools         json.RawMessage `json:"tools"`
+	ToolChoice    json.RawMessage `json:"tool_choice"`
 	Functions     json.RawMessage `json:"functions"`
 	Format        chatFormat      `json:"response_format"`
 	Modalities    []string        `json:"modalities"`
@@ -101,10 +104,12 @@ type chatMessage struct {
 	ToolCalls json.RawMessage `json:"tool_calls"`
 }
 
-// chatContent is a text, or a list of parts that are texts.
+// chatContent is a text, or a list of parts that are texts. In an earlier message a picture, sound
+// or file has a note in its place.
 type chatContent struct {
 	text string
 	bad  bool // a part is something else
+	odd  bool // a part is of a kind that there is none of
 }
 
 func (c *chatContent) UnmarshalJSON(b []byte) error {
@@ -119,14 +124,19 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 		}
 		var text strings.Builder // there can be as many parts as a body has room for
 		for i, p := range parts {
-			if p.Type != "text" && p.Type != "refusal" {
-				c.bad = true
-			}
 			if i > 0 {
 				text.WriteByte('\n')
 			}
-			text.WriteString(p.Text)
-			text.WriteString(p.Refusal)
+			switch p.Type {
+			case "text", "refusal":
+				text.WriteString(p.Text)
+				text.WriteString(p.Refusal)
+			case "image_url", "input_audio", "file":
+				c.bad = true
+				text.WriteString("[not shown: " + strings.TrimPrefix(strings.TrimSuffix(p.Type, "_url"), "input_") + "]")
+			default:
+				c.odd = true
+			}
 		}
 		c.text = text.String()
 		return nil
@@ -160,8 +170,10 @@ func readChat(r *http.Request) (*chatRequest, error) {
 		return nil, e
 	}
 	switch n := len(q.Messages); {
-	case given(q.Tools):
-		return nil, unserved("tools", "an agent has its own tools: those of the client are refused")
+	case q.Model == "":
+		return nil, unserved("model", "name an agent: GET /v1/models lists them")
+	case given(q.Tools) && strings.TrimSpace(string(q.ToolChoice)) != `"none"`:
+		return nil, unserved("tools", `an agent has its own tools: those of the client are refused, unless tool_choice is "none"`)
 	case given(q.Functions):
 		return nil, unserved("functions", "an agent has its own tools: those of the client are refused")
 	case q.N != nil && *q.N != 1:
@@ -180,7 +192,7 @@ func readChat(r *http.Request) (*chatRequest, error) {
 	for i := range q.Messages {
 		m, at := &q.Messages[i], "messages["+strconv.Itoa(i)+"]"
 		switch {
-		case m.Content.bad:
+		case m.Content.odd, m.Content.bad && i == len(q.Messages)-1:
 			return nil, unserved(at+".content", "only text is taken")
 		case m.Role == "tool" || m.Role == "function" || given(m.ToolCalls):
 			return nil, unserved(at+".role", "an agent has its own tools: those of the client are refused")
@@ -188,8 +200,11 @@ func readChat(r *http.Request) (*chatRequest, error) {
 			return nil, unserved(at+".role", "want user, assistant, system or developer")
 		}
 	}
-	if last := len(q.Messages) - 1; q.Messages[last].Role != "user" {
+	switch last := len(q.Messages) - 1; {
+	case q.Messages[last].Role != "user":
 		return nil, unserved("messages["+strconv.Itoa(last)+"].role", "the last message is the user's")
+	case q.Messages[last].Content.text == "":
+		return nil, unserved("messages["+strconv.Itoa(last)+"].content", "the text is empty")
 	}
 	return &q, nil
 }
@@ -220,7 +235,9 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 			if m.Role == "assistant" {
 				role = messages.RoleAssistant
 			}
-			held = append(held, stile.Said{Role: role, Text: m.Content.text})
+			if m.Content.text != "" {
+				held = append(held, stile.Said{Role: role, Text: m.Content.text})
+			}
 		}
 		if len(held) > 0 {
 			opts = append(opts, stile.Conversation(held...))
@@ -381,7 +398,7 @@ type chatErrorBody struct {
 const typeHalt = "stile_halt"
 
 func chatErrorOf(p *problem) chatError {
-	e := chatErrorBody{Message: cmp.Or(p.Detail, p.Title), Code: p.Code, Type: "invalid_request_error"}
+	e := chatErrorBody{Message: cmp.Or(p.Detail, p.Title), Code: cmp.Or(p.openAI, p.Code), Type: "invalid_request_error"}
 	switch {
 	case p.halt:
 		e.Type = typeHalt

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -176,7 +177,7 @@ func TestChatErrors(t *testing.T) {
 		param  string
 		opts   []option.RequestOption
 	}{
-		"no such model":   {in: openai.ChatCompletionNewParams{Model: "gpt", Messages: user("x")}, status: 404, kind: "invalid_request_error", code: messages.ErrNotFound, param: "model"},
+		"no such model":   {in: openai.ChatCompletionNewParams{Model: "gpt", Messages: user("x")}, status: 404, kind: "invalid_request_error", code: "model_not_found", param: "model"},
 		"tools":           {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), Tools: []openai.ChatCompletionToolUnionParam{tool}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "tools"},
 		"two choices":     {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), N: param.NewOpt(int64(2))}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "n"},
 		"no message":      {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages"},
@@ -306,10 +307,11 @@ func TestChatRepeat(t *testing.T) {
 	d := serve(t, host.Config{}, patient()...)
 	for _, session := range []string{"", "s"} {
 		var runs []string
+		var rung sync.WaitGroup
 		tries := 0
 		cut := func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 			if tries++; tries > 1 {
-				go func() { d.ask("POST", "/v1/chat/completions", chatBody("bell", "ring")).Body.Close() }()
+				rung.Go(func() { d.ask("POST", "/v1/chat/completions", chatBody("bell", "ring")).Body.Close() })
 				res, err := next(req)
 				if err == nil {
 					runs = append(runs, res.Header.Get("X-Stile-Session")+" "+res.Header.Get("X-Stile-Run"))
@@ -332,6 +334,7 @@ func TestChatRepeat(t *testing.T) {
 			headers = append(headers, option.WithHeader("X-Stile-Session", session))
 		}
 		got, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "patient", Messages: user("go")}, headers...)
+		rung.Wait()
 		if err != nil || got.Choices[0].Message.Content != "at last" || tries != 2 || len(runs) != 1 || !strings.HasSuffix(runs[0], " 1") {
 			t.Errorf("session %q: %d tries, runs %q: %+v, %v", session, tries, runs, got, err)
 		}

@@ -37,6 +37,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		case !s.friendly(r):
 			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host, unless --origin names them: that of its own page too, behind a proxy that speaks TLS"))
 			return
+		case !wholePath(r.URL.EscapedPath()):
+			s.refuse(w, r, refusalOf(messages.ErrNotFound, "path", "a segment of the path is empty, or . or .., which mean folders"))
+			return
 		case r.ContentLength > maxBody:
 			h.Set("Connection", "close") // what is left of it is not read
 			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB"))
@@ -79,6 +82,14 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		defer release()
 		next.ServeHTTP(w, held)
 	})
+}
+
+// wholePath reports whether no segment of a path is one that clients, proxies and the mux resolve
+// or leave out: what follows would reach another route. One that is escaped is an id, and refused as
+// one.
+func wholePath(path string) bool {
+	ended := path + "/"
+	return !strings.Contains(path, "//") && !strings.Contains(ended, "/./") && !strings.Contains(ended, "/../")
 }
 
 // mine reports whether a Host header names this host: an address or name of loopback, or

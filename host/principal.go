@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -199,6 +198,11 @@ func schemes(cfg *huma.Config) {
 	}}
 }
 
+// isHeaderList reports whether a text is a list of names of headers, and no long one.
+func isHeaderList(s string) bool {
+	return s != "" && len(s) <= 4096 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ") == ""
+}
+
 // preflight answers a browser's question whether a page of another origin may ask, and
 // says so in answers to it.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) (answered bool) {
@@ -209,12 +213,18 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) (answered boo
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id")
+	h.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id, X-Should-Retry, "+sessionHeader+", "+runHeader+", "+overHeader+", Mcp-Session-Id, Mcp-Protocol-Version")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", strings.Join(slices.Sorted(slices.Values([]string{"GET", "POST", "DELETE"})), ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+keyHeader+", Last-Event-ID, "+userHeader+", X-Stile-Session")
+	h.Set("Access-Control-Allow-Methods", "DELETE, GET, PATCH, POST")
+	allowed := "Authorization, Content-Type, " + keyHeader + ", Last-Event-ID, " + userHeader + ", " + sessionHeader
+	if wish := r.Header.Get("Access-Control-Request-Headers"); isHeaderList(wish) {
+		// The page is trusted with the caller's token, and the clients of others have headers of
+		// their own, which change from version to version.
+		allowed += ", " + wish
+	}
+	h.Set("Access-Control-Allow-Headers", allowed)
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

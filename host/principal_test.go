@@ -269,6 +269,18 @@ func TestPreflight(t *testing.T) {
 	if res := d.ask("GET", "/v1/agents", "", auth(secret, "Origin", "https://app.example")...); res.StatusCode != 200 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
+	// A client of others has headers of its own, and reads those of the answer.
+	for wish, allowed := range map[string]bool{"x-stainless-os, mcp-session-id": true, "x-evil\"; x": false, strings.Repeat("x", 5000): false} {
+		res = d.ask("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example", "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", wish)
+		if got := res.Header.Get("Access-Control-Allow-Headers"); strings.HasSuffix(got, ", "+wish) != allowed || !strings.Contains(res.Header.Get("Access-Control-Allow-Methods"), "PATCH") {
+			t.Errorf("%.40s: %.200s", wish, got)
+		}
+	}
+	for _, name := range []string{"X-Stile-Session", "X-Stile-Run", "X-Stile-Passed-Over", "Mcp-Session-Id", "Retry-After"} {
+		if got := res.Header.Get("Access-Control-Expose-Headers"); !strings.Contains(got, name) {
+			t.Errorf("%s is not in %s", name, got)
+		}
+	}
 	res = d.ask("OPTIONS", "/v1/sessions", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 403 || res.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%s %v", res.Status, res.Header)

@@ -30,6 +30,7 @@ type problem struct {
 	retryAfter time.Duration
 	halt       bool   // of a run that had begun: for the door of chat completions
 	once       bool   // a run has begun, and the client must not repeat the request: for the same
+	openAI     string // the code for clients of OpenAI, where theirs is one that they look at
 	challenge  string // WWW-Authenticate
 }
 
