@@ -135,6 +135,7 @@ func (p *Plan) Decide(dst []Effect, r Ref, d Decision) ([]Effect, error) {
 		}
 	} else {
 		p.openBlock(&dst, b, d.Branch)
+		p.failEarly(&dst, b)
 	}
 	p.cascade(&dst)
 	p.pump(&dst)
@@ -154,6 +155,13 @@ func (p *Plan) openBlock(dst *[]Effect, b *block, branch string) {
 	x := &p.nodes[b.begin]
 	x.state = OK
 	p.queue = append(p.queue, b.begin)
+}
+
+// failEarly stops a group that fails fast and of which a child had failed before it was decided.
+func (p *Plan) failEarly(dst *[]Effect, b *block) {
+	if b.tree.Kind == kindParallel && b.tree.Fail == failFast && slices.ContainsFunc(b.kids, func(n int32) bool { return n != none && p.nodes[p.kid(n)].fails() }) {
+		p.stopGroup(dst, b, b.tree.stopReason())
+	}
 }
 
 // show makes the children of a block known to the caller, with the ends that they have already.

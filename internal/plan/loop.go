@@ -350,6 +350,9 @@ func (p *Plan) openLoop(dst *[]Effect, b *block, items []string) error {
 	b.decided, b.items = true, items
 	p.show(dst, b)
 	b.kids = make([]int32, 0, len(items))
+	for _, e := range b.each {
+		p.yield(e, b.begin)
+	}
 	for i := range items {
 		t := b.tree.iteration(i)
 		lap, err := p.plant(t, b)
@@ -370,6 +373,21 @@ func (p *Plan) openLoop(dst *[]Effect, b *block, items []string) error {
 	p.nodes[b.begin].state = OK
 	p.queue = append(p.queue, b.begin)
 	return nil
+}
+
+// yield has a pattern wait for nothing but the begin of its loop: its instances wait for what it
+// depends on, if they are there and begin at all.
+func (p *Plan) yield(n, begin int32) {
+	x := &p.nodes[n]
+	p.forwards -= x.forward
+	x.unmet -= x.forward
+	x.forward = 0
+	for e := x.deps; e != none; e = p.edges[e].nextDep {
+		if g := &p.edges[e]; g.open && g.dep != begin {
+			g.open = false
+			x.unmet--
+		}
+	}
 }
 
 // concludeEach ends what stands in a loop when its instances have ended.

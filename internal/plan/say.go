@@ -40,13 +40,34 @@ func (p *Plan) skipBehind(dst *[]Effect, root *block, n int32) {
 func (p *Plan) Blocked(say int) bool {
 	p.holding = slices.DeleteFunc(p.holding, func(n int32) bool { return p.nodes[n].state.Terminal() })
 	before := int32(len(p.nodes))
-	if n := p.sayNode(say); n != none {
-		before = p.nodes[n].box.parent.root.end
+	own := p.sayNode(say)
+	if own != none {
+		before = p.nodes[own].box.parent.root.end
 	}
 	return slices.ContainsFunc(p.holding, func(n int32) bool {
 		// A block that waits for an id which only comes behind it cannot hold what is behind it.
-		return n < before && !p.stuck(n, int32(len(p.nodes)))
+		return n < before && !p.stuck(n, int32(len(p.nodes))) && !p.awaits(n, own)
 	})
+}
+
+// awaits reports whether a node waits, however indirectly, for a response in a block: the response
+// cannot wait for the node.
+func (p *Plan) awaits(n, say int32) bool {
+	if say == none {
+		return false
+	}
+	p.mark++
+	p.nodes[say].mark = p.mark
+	p.walk = append(p.walk[:0], say)
+	for i := 0; i < len(p.walk); i++ {
+		for e := p.nodes[p.walk[i]].users; e != none; e = p.edges[e].nextUser {
+			if x := &p.nodes[p.edges[e].user]; p.edges[e].open && x.mark != p.mark {
+				x.mark = p.mark
+				p.walk = append(p.walk, p.edges[e].user)
+			}
+		}
+	}
+	return p.nodes[n].mark == p.mark
 }
 
 // sayNode returns the node of a response in a block of this generation; none for 0.

@@ -121,7 +121,7 @@ func (t *Text) follow(dst []byte, n int32, text []byte, r reference, before int)
 		}
 		t.own = t.own || x.gen == p.gen
 	}
-	ended := x.state.Terminal() || p.stuck(n, int32(len(p.nodes)))
+	ended := x.state.Terminal() || p.stuck(n, int32(len(p.nodes))) || p.awaits(n, t.viewer)
 	more := text[min(t.flow.given, len(text)):]
 	// The cut must not depend on the pieces that the text came in.
 	if room := max(0, p.o.GrowthBytes-t.grown); t.full || len(more) > room {

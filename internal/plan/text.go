@@ -156,7 +156,7 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 			case w.node == none:
 				t.wait = Wait{Feed: w.feed}
 				return dst, true
-			case !p.nodes[w.node].state.Terminal() && !p.stuck(w.node, int32(len(p.nodes))):
+			case !p.nodes[w.node].state.Terminal() && !p.stuck(w.node, int32(len(p.nodes))) && !p.awaits(w.node, t.viewer):
 				t.wait = Wait{Action: p.nodes[w.node].ref()}
 				return dst, true
 			}

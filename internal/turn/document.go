@@ -325,6 +325,9 @@ func (m *Machine) pump() (fault string) {
 			m.grow(m.flowed(d.text.Resume(nil)))
 			if d.heldEnd != nil && d.text.Done() {
 				m.conclude(d.heldEnd)
+				if fault = m.runPlan(); fault != "" || !m.acts(f) { // its block may end
+					return fault
+				}
 			}
 			if w, waits := d.waiting(); waits && w.Feed != "" {
 				m.wantFeed(w.Feed)

@@ -300,6 +300,9 @@ func (m *Machine) runEffects() (fault string) {
 	g := m.graph
 	f := m.flight
 	for len(g.todo) > 0 && fault == "" && m.flight == f {
+		if f.restore.blocks != nil {
+			m.endedFirst()
+		}
 		e := g.todo[0]
 		g.todo = g.todo[1:]
 		c := f.any(e.Ref.ID)
@@ -316,6 +319,8 @@ func (m *Machine) runEffects() (fault string) {
 			m.planEnded(c, &e)
 		case !m.acts(f):
 			// The turn is being stopped: nothing begins, and stopCalls stops the rest.
+		case e.Kind == plan.Dispatch && !c.phase.ended() && g.stops(e.Ref):
+			// Its block was stopped by an end that came since: it does not begin.
 		case e.Kind == plan.Dispatch:
 			fault = m.dispatch(c, e.Parameters)
 		case e.Kind == plan.Stop:
@@ -330,6 +335,29 @@ func (m *Machine) runEffects() (fault string) {
 		g.held = n
 	}
 	return fault
+}
+
+// endedFirst brings an action that had ended before the turn was restored before one that is to
+// begin: its end can stop the block that both are in.
+func (m *Machine) endedFirst() {
+	todo := m.graph.todo
+	known := func(e plan.Effect) bool {
+		c := m.flight.any(e.Ref.ID)
+		return e.Kind == plan.Dispatch && c != nil && c.node.ref == e.Ref && c.phase.ended()
+	}
+	if todo[0].Kind != plan.Dispatch || known(todo[0]) {
+		return
+	}
+	if i := slices.IndexFunc(todo, known); i > 0 {
+		first := todo[i]
+		copy(todo[1:i+1], todo[:i])
+		todo[0] = first
+	}
+}
+
+// stops reports whether an effect that is still to be done stops an action.
+func (g *graph) stops(ref plan.Ref) bool {
+	return slices.ContainsFunc(g.todo, func(e plan.Effect) bool { return e.Kind == plan.Stop && e.Ref == ref })
 }
 
 // acts reports whether turn f is still in flight and not being stopped.
@@ -529,8 +557,12 @@ func (m *Machine) giveUp(c *call, reason string) {
 	if reason != reasonCancelled {
 		c.stopped = reason
 	}
-	if !c.phase.began() || c.phase == callPaused { // nothing runs
-		m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reason})
+	if !c.phase.began() || c.phase == callPaused || c.phase == callInterrupted { // nothing runs
+		end := &ActionEnded{State: messages.ActionCancelled, Reason: reason}
+		if c.phase == callInterrupted && c.Class.Durable() {
+			end.State, end.ErrorCode = messages.ActionUnknown, CodeToolFailed
+		}
+		m.endCall(c, end)
 		return
 	}
 	m.do(&CancelAction{Ident: m.flight.Ident, ID: c.ID})

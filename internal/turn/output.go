@@ -60,6 +60,9 @@ func (m *Machine) release(v *messages.Verdict, fs *messages.Facts, repair bool) 
 		return
 	}
 	next := messages.UnitID{Turn: m.flight.Turn, N: len(fs.Units)}
+	for i := range fs.Units { // responses in branches that were not taken are none of these, and have numbers
+		next.N = max(next.N, fs.Units[i].ID.N+1)
+	}
 	show := func(u messages.UnitText) (id messages.UnitID) {
 		if u.Text == "" {
 			return id

@@ -530,11 +530,20 @@ func (m *Machine) unwinds() bool {
 		m.stopTimer(ClockRollback)
 		return false
 	}
-	if asked, _ := m.undoWaits(); asked {
+	switch asked, _ := m.undoWaits(); {
+	case !asked:
+	case m.flight.othersOpen(): // the turn is suspended when what it left running has ended
+		m.stopTimer(ClockRollback)
+	default:
 		m.flight.undo.drains = true
 		m.suspend()
 	}
 	return true
+}
+
+// othersOpen reports whether an action that is no compensation has no end.
+func (f *flight) othersOpen() bool {
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && c.undo.of == nil })
 }
 
 // undoWaits reports whether a compensation waits for a person, or is busy otherwise.

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"slices"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -52,7 +51,7 @@ func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
 		asked, busy := m.undoWaits()
-		done := asked && m.graph.plan.Complete() && !slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && c.undo.of == nil })
+		done := asked && m.graph.plan.Complete() && !f.othersOpen()
 		return f.reply.ended && len(f.feeds.pending) == 0 && !busy && (m.graph.plan.Stalled() || done)
 	}
 	n := 0
