@@ -125,6 +125,7 @@ func (m *Machine) abandon(t *OpenTurn, in *Settle) {
 			m.flight.undo.orphans = append(m.flight.undo.orphans, left)
 		}
 	}
+	m.recallTags(ofTurn(in.Turn, t), in.Events)
 	if t.Unwinds > 0 {
 		m.flight.undo.orphans = append(m.flight.undo.orphans, orphansOf(ofTurn(in.Turn, t))...)
 	}
