@@ -39,6 +39,8 @@ type delta struct {
 	Unit int    `json:"unit"`
 	Off  int64  `json:"off"`
 	Text string `json:"text"`
+	// Action is the one whose result grows; "" for a unit.
+	Action string `json:"action,omitempty"`
 }
 
 // ran is the answer to a submit.
@@ -165,7 +167,7 @@ func watch(ctx context.Context, s *stile.Session, sc *scenario, tell func(news))
 			return err
 		}
 		if u.Delta != nil {
-			tell(news{Delta: &delta{Turn: u.Delta.Unit.Turn, Unit: u.Delta.Unit.N, Off: u.Delta.Off, Text: u.Delta.Text}})
+			tell(news{Delta: &delta{Turn: u.Delta.Unit.Turn, Unit: u.Delta.Unit.N, Off: u.Delta.Off, Text: u.Delta.Text, Action: u.Delta.Action}})
 			continue
 		}
 		kind := u.Record.Body.Kind()

@@ -32,8 +32,9 @@ type scenario struct {
 	lingers bool
 	// told: its prompts have a feed, which it says and acts on.
 	told bool
-	// undoes: its actions are members of groups, which are rolled back.
-	undoes bool
+	// undoes: its actions are members of groups, which are rolled back; blocks: they stand in
+	// control blocks; streams: their results grow.
+	undoes, blocks, streams bool
 }
 
 // every class of effect (docs/spec/design.md §7).
@@ -117,6 +118,16 @@ func reference() []scenario {
 			},
 		},
 	)
+	set = append(set, scenario{
+		name: "cortex/blocks", dialect: "cortex", classes: undone, reply: nest, submits: 1, blocks: true,
+		change: func(m *manifest.Manifest) { m.Extensions = []string{"if", "foreach", "parallel"} },
+	})
+	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint} {
+		set = append(set, scenario{
+			name: "cortex/stream-" + string(d), dialect: "cortex", classes: undone, reply: pour, submits: 1, streams: true,
+			change: func(m *manifest.Manifest) { m.Extensions, m.Stream.Durability = []string{"stream"}, d },
+		})
+	}
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
 			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,
@@ -301,6 +312,32 @@ func stay(sc *scenario, req llm.Request) string {
 			`-%d"}, "group": "g", "rollback": {"name": "world.%s", "parameters": {"what": "undo of ${result}"}}}</action>`, i, class), 1)
 	}
 	return text
+}
+
+// untaken is the action of nest that never begins.
+const untaken = "n"
+
+// nest is stream with the actions of the first step in control blocks: behind one that is known a
+// condition, a group in its branch, and a loop over what the group gave.
+func nest(sc *scenario, req llm.Request) string {
+	text := stream(sc, req)
+	all := actions.FindString(text)
+	switch {
+	case all == "":
+		return text
+	case strings.Contains(text, "step 2 begins"): // one step acts
+		return strings.Replace(strings.Replace(text, all, "", 1), ", it $a0, it $a1, it $a2", "", 1)
+	}
+	first, rest, _ := strings.Cut(all, "</action>")
+	return strings.Replace(strings.Replace(text, all, first+`</action><if id="c" test="exists($a0)"><parallel id="p" fail="all">`+rest+
+		`</parallel><else><action id="`+untaken+`">{"name": "world.effectful", "parameters": {"what": "never"}}</action></else></if>`+
+		`<foreach id="l" in="$p"><action id="e">{"name": "world.keyed", "parameters": {"what": "each ${item.key}"}}</action></foreach>`, 1),
+		", it $a2", ", it $a2, each $l", 1)
+}
+
+// pour is stream with results that grow, quoted while they do.
+func pour(sc *scenario, req llm.Request) string {
+	return strings.NewReplacer(`}}</action>`, `}, "stream": true}</action>`, "$a1", "${a1.partial}", "$a2", "${a2.partial}").Replace(stream(sc, req))
 }
 
 var actions = regexp.MustCompile(`<action .*</action>`)

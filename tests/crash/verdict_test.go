@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,6 +87,12 @@ func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
 	}
 	if tr.sc.undoes {
 		tr.undone(&v, recs)
+	}
+	if tr.sc.blocks {
+		tr.nested(&v, recs)
+	}
+	if tr.sc.streams {
+		tr.poured(&v, recs)
 	}
 	if tr.sc.told {
 		tr.informed(ctx, &v, head, recs)
@@ -211,8 +218,13 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 // the client takes back what it saw.
 func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 	said, settled := map[string]string{}, map[int64]bool{}
+	given := map[string]string{} // by action: its result, of those that ended ok
 	for _, r := range recs {
 		switch b := r.Body.(type) {
+		case *messages.ActionEnded:
+			if b.State == messages.ActionOK {
+				given[fmt.Sprint(r.Turn, b.ID)] = unquoted(b.Result)
+			}
 		case *messages.UnitText:
 			said[b.Unit] = b.Text
 		case *messages.TurnDecided:
@@ -220,6 +232,12 @@ func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 		}
 	}
 	for _, d := range tr.told.deltas {
+		if d.Action != "" { // every attempt says the same
+			if text, ok := given[fmt.Sprint(d.Turn, d.Action)]; ok && (int(d.Off) > len(text) || !strings.HasSuffix(text[:d.Off], d.Text)) {
+				v.fault("lost: %q up to %d of the result of %s was shown", d.Text, d.Off, d.Action)
+			}
+			continue
+		}
 		text, ok := said[fmt.Sprintf("%d.%d", d.Turn, d.Unit)]
 		if !ok && settled[d.Turn] {
 			continue
@@ -228,6 +246,12 @@ func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 			v.fault("lost: %q up to %d of unit %d.%d was shown", d.Text, d.Off, d.Turn, d.Unit)
 		}
 	}
+}
+
+// unquoted is the text of a result.
+func unquoted(result string) (text string) {
+	_ = json.Unmarshal([]byte(result), &text)
+	return text
 }
 
 // ended: every run, turn and action has one end, and the right one.
@@ -317,6 +341,9 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 			if e.State == messages.ActionFailed && e.Reason == string(messages.ErrCrash) && len(e.Children) > 0 {
 				continue // a child session was given up; whether rightly is judged with its own journal
 			}
+			if tr.sc.blocks && e.State == messages.ActionSkipped && a.started == 0 {
+				continue // in a branch that was not taken, or behind one of which it is not known how it ended
+			}
 			if !tr.sc.denies || e.State != messages.ActionFailed || e.Reason != "denied" || a.started > 0 {
 				v.fault("action %s ended %s(%s)", id, e.State, e.Reason)
 			}
@@ -393,6 +420,88 @@ func (tr *trial) undone(v *verdict, recs []*stile.Record) {
 	}
 	if tr.unhurt == nil && (len(undoes) != len(groups) || len(groups) != len(tr.sc.classes)) {
 		v.fault("%d of %d actions were undone", len(undoes), len(groups))
+	}
+}
+
+// nested: a block is decided once, before a child of it begins, ends once, behind its children,
+// and nothing of a branch that was not taken begins.
+func (tr *trial) nested(v *verdict, recs []*stile.Record) {
+	type block struct{ decided, ended int }
+	blocks, in, open, skipped := map[string]*block{}, map[string]string{}, map[string]int{}, 0
+	for _, r := range recs {
+		id := func(of string) string { return fmt.Sprint(r.Turn, of) }
+		switch b := r.Body.(type) {
+		case *messages.BlockBegin:
+			if blocks[id(b.ID)] != nil {
+				v.fault("doubled: block %s begins twice", id(b.ID))
+			}
+			blocks[id(b.ID)] = &block{}
+			if b.Block != "" {
+				in[id(b.ID)] = id(b.Block)
+				open[id(b.Block)]++
+			}
+		case *messages.BlockDecided:
+			if blocks[id(b.ID)].decided++; blocks[id(b.ID)].decided > 1 {
+				v.fault("doubled: block %s is decided twice", id(b.ID))
+			}
+		case *messages.BlockEnded:
+			if blocks[id(b.ID)].ended++; blocks[id(b.ID)].ended > 1 || open[id(b.ID)] > 0 {
+				v.fault("block %s ends %d times, %d of its children have no end", id(b.ID), blocks[id(b.ID)].ended, open[id(b.ID)])
+			}
+			if around, ok := in[id(b.ID)]; ok {
+				open[around]--
+			}
+		case *messages.ActionDeclared:
+			if b.Block != "" {
+				in[id(b.ID)] = id(b.Block)
+				open[id(b.Block)]++
+			}
+		case *messages.ActionStarted:
+			if around, ok := in[id(b.ID)]; ok && (blocks[around].decided == 0 || b.ID == untaken) {
+				v.fault("action %s begins in a block that is not decided, or in a branch that is not taken", id(b.ID))
+			}
+		case *messages.ActionEnded:
+			if around, ok := in[id(b.ID)]; ok {
+				open[around]--
+			}
+			if b.Reason == messages.BranchNotTaken {
+				skipped++
+			}
+		case *messages.TurnDecided:
+			for id, b := range blocks {
+				if b.ended == 0 {
+					v.fault("turn %d is decided, and block %s has no end", r.Turn, id)
+				}
+			}
+		}
+	}
+	if tr.unhurt == nil && (len(blocks) != 3 || skipped != 1) {
+		v.fault("%d blocks, %d actions in branches that were not taken", len(blocks), skipped)
+	}
+}
+
+// poured: the records of a result that grows are a prefix of it, attempt by attempt, and together
+// the whole.
+func (tr *trial) poured(v *verdict, recs []*stile.Record) {
+	said, pieces := map[string]string{}, 0
+	for _, r := range recs {
+		id := func(of string) string { return fmt.Sprint(r.Turn, of) }
+		switch b := r.Body.(type) {
+		case *messages.ActionStarted:
+			said[id(b.ID)] = ""
+		case *messages.ActionChunk:
+			if pieces++; b.Off != int64(len(said[id(b.ID)])) {
+				v.fault("a piece of action %s is at %d, %d bytes are there", id(b.ID), b.Off, len(said[id(b.ID)]))
+			}
+			said[id(b.ID)] += string(b.Bytes)
+		case *messages.ActionEnded:
+			if b.State == messages.ActionOK && said[id(b.ID)] != unquoted(b.Result) {
+				v.fault("lost: action %s gave %s, its pieces are %q", id(b.ID), b.Result, said[id(b.ID)])
+			}
+		}
+	}
+	if tr.unhurt == nil && pieces == 0 {
+		v.fault("no result grew")
 	}
 }
 

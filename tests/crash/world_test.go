@@ -298,12 +298,18 @@ func act(o outside, g *gate, class messages.Class) tools.Tool {
 		}
 		return t
 	}
-	t.Run = func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+	t.Run = func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 		what, _ := c.Args[0].AsString()
+		if err := c.Emit(ctx, "did "); err != nil {
+			return neuroscript.Value{}, err
+		}
 		if err := g.at(beforeEffect); err != nil {
 			return neuroscript.Value{}, err
 		}
 		if err := o.do(deed{SID: c.SID, Tool: name, Class: class, What: what, Turn: c.Turn, ID: c.ID, Key: c.Key, Attempt: c.Attempt, Epoch: c.Epoch}); err != nil {
+			return neuroscript.Value{}, err
+		}
+		if err := c.Emit(ctx, what); err != nil {
 			return neuroscript.Value{}, err
 		}
 		if err := g.at(afterEffect); err != nil {
