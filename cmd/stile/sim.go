@@ -90,6 +90,12 @@ type simJSON struct {
 	Stored      int64                       `json:"stored"`
 	Kept        int64                       `json:"kept"`
 	Undone      int64                       `json:"undone"`
+	Blocks      int64                       `json:"blocks"`
+	Broken      int64                       `json:"broken"`
+	Instances   int64                       `json:"instances"`
+	Untaken     int64                       `json:"untaken"`
+	Pieces      int64                       `json:"pieces"`
+	TakenBack   int64                       `json:"taken_back"`
 	Delegated   int64                       `json:"delegated"`
 	Orphaned    int64                       `json:"orphaned"`
 	Fed         int64                       `json:"fed"`
@@ -152,7 +158,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -182,6 +188,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
 	fmt.Fprintf(w, "  actions: %d, %d unknown, %d skipped, %d tried again, %d detached, %d begun outside; %d late answers\n",
 		rep.Actions, rep.Unknown, rep.Skipped, rep.Retried, rep.Detached, rep.Effects, rep.Late)
+	fmt.Fprintf(w, "  control blocks: %d ended well, %d otherwise; actions in loops: %d, in branches that were not taken: %d; pieces of results: %d, texts that lost some: %d\n", rep.Blocks, rep.Broken, rep.Instances, rep.Untaken, rep.Pieces, rep.TakenBack)
 	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, actions that a rollback undid: %d, runs of child sessions: %d, and %d that no action waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Undone, rep.Delegated, rep.Orphaned)
 	fmt.Fprintf(w, "  failed turns that another mended: %d; answers that passed their schema: %d; habits put right: %d\n", rep.Repaired, rep.Answered, rep.Forgiven)
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)

@@ -141,7 +141,7 @@ func (c *client) holds(one int) {
 // see it (docs/spec/streaming.md §4).
 func (s *shell) blind(unit, said string) bool {
 	a := s.audit
-	if !s.client.dialect.Traits().Unseen || s.explicit == unit || strings.Contains(said, "$") || a.last() {
+	if !s.client.dialect.Traits().Unseen || s.explicit[unit] || strings.Contains(said, "$") || a.last() {
 		return false
 	}
 	for _, c := range a.calls {

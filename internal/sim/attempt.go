@@ -25,6 +25,7 @@ type attempt struct {
 	used      messages.Budget
 	links     []messages.ChildLink
 	delegation
+	pouring
 }
 
 // abandon leaves an attempt to itself: it may still have its effect.
@@ -136,13 +137,41 @@ func (a *attempt) goOn() turn.Input {
 		end.Feed = change
 		return finish(state, reason, result)
 	}
+	if a.start.Stream {
+		if in := a.pours(a.outcome); in != nil {
+			return in
+		}
+		if a.began && !may && w.happens(100) {
+			return finish(messages.ActionFailed, "error", `"broken off"`)
+		}
+		return finish(messages.ActionOK, "", a.given())
+	}
+	return finish(messages.ActionOK, "", a.outcome())
+}
+
+// outcome is what a tool gives.
+func (a *attempt) outcome() string {
+	w := a.s.host.w
 	n := w.rnd.IntN(3)
 	if a.s.client.stubborn {
 		n = 0
 	}
-	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), n)
-	return finish(messages.ActionOK, "", result)
+	if a.s.client.dialect.controls && a.start.Name == solo {
+		switch {
+		case strings.Contains(a.start.Args, "list"):
+			return listed[w.rnd.IntN(len(listed))]
+		case strings.Contains(a.start.Args, "object"):
+			return `{"x":1,"y":{"z":"x"}}`
+		}
+	}
+	if a.start.Stream {
+		return fmt.Sprintf(`"pour %d of %s, and on to the end"`, n, strings.TrimPrefix(a.start.Name, "w."))
+	}
+	return fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), n)
 }
+
+// listed are lists that tools give.
+var listed = []string{`["x","y"]`, `["x","y"]`, `["x","y","z"]`, `[1,"x",{"k":[1,2]},null]`, `[]`, `[["x","y"],["z"]]`, `["a","b","c","d","e","f","g"]`}
 
 // wasDone reports whether the effect happened before.
 func (d *deed) wasDone() bool { return d.done > 0 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,6 +56,7 @@ type audit struct {
 	patterns  patterns              // of the run
 
 	groups
+	nesting
 
 	streams bool // the dialect acts while a reply streams
 	document
@@ -84,6 +86,14 @@ type act struct {
 	links    []messages.ChildLink // runs of earlier ones
 	group    *group               // that it is a member of
 	undoes   bool                 // it is a compensation
+
+	block, of   string // the block and the iteration that it stands in
+	declaredSeq int64
+	loose       bool     // it may wait for what stands in blocks
+	stream      bool     // its result is said in pieces
+	poured      string   // of the latest attempt
+	pours       []string // of all attempts
+	chunks      int64
 	node
 }
 
@@ -95,6 +105,7 @@ func (c *client) newAudit() *audit {
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
 		groups:   groups{whole: c.dialect.groups, blind: c.w.sabotage},
+		nesting:  nesting{controlling: c.dialect.controls, misreads: c.w.sabotage},
 		chances:  chances{heeds: c.heeds}, kin: newKin(), larder: c.newLarder(),
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
@@ -148,7 +159,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.repairs, a.asked, a.before, a.outWas = 0, 0, a.failed, a.out
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
 		a.passes = passes{first: map[string]bool{}}
-		a.patterns = patterns{}
+		a.patterns, a.composed = patterns{}, map[string]bool{}
 		a.beginRun()
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
@@ -188,6 +199,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.turn, a.lastTurn, a.nonce, a.begin = r.Turn, r.Turn, b.Nonce, r.Seq
 		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
 		a.calls, a.open, a.replied, a.chunked = map[string]*act{}, 0, false, 0
+		a.controls = map[string]*control{}
 		a.fed, a.fedAt = nil, nil
 		if max(b.Rendering, 1) != a.rules.Rendering {
 			return fmt.Errorf("rendering %d, the session's is %d", b.Rendering, a.rules.Rendering)
@@ -198,7 +210,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := inTurn(); err != nil {
 			return err
 		}
-		if err := a.leave(); err != nil {
+		if err := cmp.Or(a.leave(), a.leavesBlocks()); err != nil {
 			return err
 		}
 		if !a.replied && !b.Resumed {
@@ -242,16 +254,43 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.enlists(r, c, b); err != nil {
 			return err
 		}
+		c.block, c.of, c.declaredSeq, c.stream = b.Block, b.Of, r.Seq, b.Stream
+		if c.block != "" && !a.unlocked(c.block) {
+			return fmt.Errorf("action %s is declared, and block %s around it is not open", c.id, c.block)
+		}
+		c.loose = !a.simple(c)
 		if c.undoes {
 			c.refs, c.written = nil, ""
 		} else {
-			if err := a.behind(c.id); err != nil {
-				return err
+			if c.block == "" {
+				if err := a.behind(c.id); err != nil {
+					return err
+				}
 			}
 			a.acts = append(a.acts, c)
 		}
 		a.calls[b.ID] = c
 		a.open++
+	case *messages.BlockBegin:
+		if err := a.blockBegins(r, b); err != nil {
+			return err
+		}
+		return inTurn()
+	case *messages.BlockDecided:
+		if err := a.blockDecides(r, b); err != nil {
+			return err
+		}
+		return inTurn()
+	case *messages.BlockEnded:
+		if err := a.blockEnds(r, b); err != nil {
+			return err
+		}
+		return inTurn()
+	case *messages.ActionChunk:
+		if err := a.grows(b); err != nil {
+			return err
+		}
+		return inTurn()
 	case *messages.RollbackBegin:
 		if err := inTurn(); err != nil {
 			return err
@@ -287,6 +326,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("suspended for %v until %q", b.Waiting, b.Until)
 		}
 		for id, c := range a.calls {
+			if c.block != "" && c.startSeq < a.turnSeq {
+				continue // it was cut off, and what stands before it in its group has its place now
+			}
 			if !c.ended && (c.attempts > 0 || !a.streams && !slices.Contains(b.Waiting, id)) {
 				return fmt.Errorf("suspended while action %s runs", id)
 			}
@@ -324,9 +366,10 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.Attempt != c.attempts+1 || c.attempts > 0 && b.Key != c.key {
 			return fmt.Errorf("attempt %d of action %s under key %s", b.Attempt, b.ID, b.Key)
 		}
-		if err := a.mayBegin(c, b); err != nil {
+		if err := cmp.Or(a.starts(c), a.mayBegin(c, b)); err != nil {
 			return err
 		}
+		c.anew()
 		if err := a.bears(r, c, b); err != nil {
 			return err
 		}
@@ -355,7 +398,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.State == messages.ActionUnknown && c.attempts == 0 {
 			return fmt.Errorf("action %s is unknown and never began", b.ID)
 		}
-		if err := a.mayEnd(c, b); err != nil {
+		if err := cmp.Or(a.mayEnd(c, b), c.isPoured(b)); err != nil {
 			return err
 		}
 		if err := a.shelved(c, b); err != nil {
@@ -401,6 +444,9 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		return inTurn()
 	case *messages.Retract:
+		if ours, err := a.takesBack(b); ours || err != nil {
+			return cmp.Or(err, inTurn())
+		}
 		if err := a.replaces(b); err != nil {
 			return err
 		}
@@ -421,7 +467,7 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		if b.What != messages.ControlCancel {
 			a.broken = a.broken || b.What != messages.ControlModelError && b.Code != ""
-			a.stopped = a.stopped || b.What != messages.ControlModelError
+			a.stopped = a.stopped || b.What != messages.ControlModelError && b.Name != turn.ClockBlock.String()
 			return inTurn()
 		}
 		if a.cancelled[r.Run] != 0 || r.Run != a.run {

@@ -10,12 +10,17 @@ import (
 // at random, well or badly.
 type author struct {
 	rnd    *rand.Rand
-	calm   bool   // it wants to come to an end
-	forged string // a token that is not this turn's
-	habit  string // a statement that opens every program
-	hoards bool   // it likes relics
-	trusts bool   // it likes to have agents do it
-	tends  bool   // it likes feeds
+	calm   bool     // it wants to come to an end
+	forged string   // a token that is not this turn's
+	habit  string   // a statement that opens every program
+	hoards bool     // it likes relics
+	trusts bool     // it likes to have agents do it
+	tends  bool     // it likes feeds
+	wide   bool     // it has many ids
+	pours  bool     // it has results streamed
+	loops  int      // that it writes in
+	used   []string // ids that it has given
+	lists  []string // of these, those of lists
 }
 
 func (a *author) one(of ...string) string { return of[a.rnd.IntN(len(of))] }

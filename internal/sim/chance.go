@@ -112,7 +112,7 @@ func (a *audit) asksAgain(b *messages.TurnDecided) error {
 		return nil
 	}
 	was := a.silent
-	a.silent = !a.spoke && len(a.calls) == 0 && len(a.faults) == 0 && b.Output.IsZero()
+	a.silent = !a.spoke && len(a.calls) == 0 && len(a.controls) == 0 && len(a.faults) == 0 && b.Output.IsZero()
 	if a.silent && was && b.Decision == messages.Continue {
 		return errors.New("two turns in a row say nothing, and the run goes on")
 	}

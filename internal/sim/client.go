@@ -405,7 +405,19 @@ func (c *client) judge(sum hash.Hash) {
 				w.stats.Forgiven++
 			}
 		case *messages.Retract:
-			w.stats.Replaced++
+			if c.dialect.controls {
+				w.stats.TakenBack++
+			} else {
+				w.stats.Replaced++
+			}
+		case *messages.BlockEnded:
+			if b.State == messages.ActionOK {
+				w.stats.Blocks++
+			} else {
+				w.stats.Broken++
+			}
+		case *messages.ActionChunk:
+			w.stats.Pieces++
 		case *messages.RelicChanged:
 			w.stats.Kept++
 		case *messages.FeedInjected:
@@ -427,6 +439,11 @@ func (c *client) judge(sum hash.Hash) {
 			w.stats.Delegated += int64(len(b.Children))
 			if c := a.call(r.Turn, b.ID); c != nil && c.undoes && b.State == messages.ActionOK {
 				w.stats.Undone++
+			} else if c != nil && c.of != "" && b.State == messages.ActionOK {
+				w.stats.Instances++
+			}
+			if b.Reason == messages.BranchNotTaken {
+				w.stats.Untaken++
 			}
 			if r.Turn != a.turn {
 				w.stats.Detached++

@@ -28,6 +28,8 @@ func describe(in turn.Input) string {
 		return fmt.Sprintf("%s t%d %s %s", name, in.Turn, in.ID, in.Answer)
 	case *turn.ActionEnded:
 		return fmt.Sprintf("%s t%d %s %s %s %s", name, in.Turn, in.ID, in.State, in.Reason, in.Result)
+	case *turn.ActionChunk:
+		return fmt.Sprintf("%s t%d %s %q", name, in.Turn, in.ID, in.Text)
 	case *turn.ProgramEnd:
 		return fmt.Sprintf("%s t%d %s %s", name, in.Turn, in.Code, in.Detail)
 	case *turn.Verified:

@@ -25,9 +25,13 @@ type language struct {
 	in func(rendering int64, forgive parse.Habits) parse.Dialect
 	// reply writes what the model says. In a calm world it says what ends the run.
 	reply func(a *author) []byte
-	// groups reports whether its actions have groups.
-	groups bool
+	// groups reports whether its actions have groups; controls, whether there are control blocks
+	// and streamed results.
+	groups, controls bool
 }
+
+// controlling are the extensions of a dialect with control blocks.
+const controlling = cortex.ExtIf | cortex.ExtForeach | cortex.ExtParallel | cortex.ExtRollback | cortex.ExtStream
 
 // dialects are all there are: one more is one more row.
 var dialects = []language{
@@ -43,6 +47,12 @@ var dialects = []language{
 	{weight: 3, in: func(r int64, f parse.Habits) parse.Dialect {
 		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: cortex.ExtRollback}
 	}, reply: (*author).grouped, groups: true},
+	{weight: 8, in: func(r int64, f parse.Habits) parse.Dialect {
+		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: controlling}
+	}, reply: (*author).controlled, groups: true, controls: true},
+	{weight: 1, in: func(r int64, f parse.Habits) parse.Dialect {
+		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: controlling, Cut: true}
+	}, reply: (*author).controlled, groups: true, controls: true},
 	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect { return cogency.Dialect{Rendering: r, Forgive: f} }, reply: (*author).batch},
 	{weight: 2, in: func(r int64, f parse.Habits) parse.Dialect { return kitsu.Dialect{Rendering: r, Forgive: f} }, reply: (*author).companion},
 }

@@ -9,7 +9,8 @@
 // supersede what they asked, and add to it. One random sequence decides what happens
 // next. The model speaks the dialects of dialect.go: programs, plain text, replies that
 // are acted on while they stream, whose actions depend on each other, some of them made of
-// templates or in groups that are rolled back, and action tokens.
+// templates, in groups that are rolled back, in conditions, loops and groups that run together, or
+// with results that grow, and action tokens.
 // Actions change what the session itself keeps, variables and key-value relics, and what
 // stands outside: tools, and relics of databases and servers. Actions of type agent have
 // sessions of their own run for them, in the same world. Agents have context feeds, which
@@ -40,7 +41,12 @@
 //	               a template calls what the newest definition of the run says
 //	               (template.go); members of a group that is rolled back begin no more, and each
 //	               that ended ok is undone once, in the reverse order of ends, before the turn is
-//	               decided (rollback.go); a turn that failed is mended where it may be and nowhere else
+//	               decided (rollback.go); a block is decided once, before a child of it
+//	               begins, what begins in it is in the branch that it took, beside as many as
+//	               have a place and after no failure that stops it, and it ends once all that
+//	               stands in it has, in the state that follows, also when it is read again
+//	               (nesting.go, control.go); the pieces of a result follow each other, attempt by
+//	               attempt, and are the whole when it ends well (pour.go); a turn that failed is mended where it may be and nowhere else
 //	               (chance.go); a text that is held is not shown before it counts, and an
 //	               answer not before it passes (answer.go); what is
 //	               reserved for actions is there beside all else that is, and a run

@@ -140,7 +140,7 @@ func (a *audit) behind(what string) error {
 		return nil
 	}
 	for _, c := range a.calls {
-		if c.mode == messages.ModeSync && !c.ended && !c.undoes {
+		if c.mode == messages.ModeSync && !c.ended && !c.undoes && c.block == "" {
 			return fmt.Errorf("%s comes from behind the gate that action %s holds", what, c.id)
 		}
 	}
@@ -167,12 +167,12 @@ func (a *audit) text(b *messages.UnitText) error {
 			}
 		}
 		for _, m := range reference.FindAllStringSubmatch(b.Text, -1) {
-			if name := m[1]; name != "" && b.Complete && a.named(name) {
+			if name := m[1]; name != "" && b.Complete && !a.controlling && a.named(name) {
 				return fmt.Errorf("unit %s leaves $%s as it is, which is known", b.Unit, name)
 			}
 		}
 	}
-	if b.UnitKind == messages.ResponseUnit && !a.stopped && !a.gaveUp() {
+	if b.UnitKind == messages.ResponseUnit && !a.stopped && !a.gaveUp() && len(a.controls) == 0 {
 		return a.behind("a response")
 	}
 	return nil
@@ -241,7 +241,7 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 	}
 	for _, id := range c.needs {
 		d, known := a.meant(c, id)
-		if !known || d == nil || d == c || !d.satisfied() {
+		if !c.loose && (!known || d == nil || d == c || !d.satisfied()) {
 			return fmt.Errorf("action %s begins, and it depends on %s", c.id, id)
 		}
 	}
@@ -263,7 +263,17 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 		}
 		c.args = b.Args
 	}
+	for _, m := range flowing.FindAllStringSubmatch(c.written, -1) {
+		if d, known := a.known(m[1]); known && d != nil && d.stream && !c.loose {
+			if err := a.partial(c, m[1]); err != nil {
+				return err
+			}
+		}
+	}
 	for _, m := range whole.FindAllStringSubmatch(c.written, -1) {
+		if c.loose {
+			break
+		}
 		if err := a.substituted(c, m[1]+m[2]); err != nil {
 			return err
 		}
@@ -282,7 +292,7 @@ func (a *audit) idles() error {
 	var could *act
 	for _, c := range a.calls {
 		switch {
-		case c.ended, c.undoes:
+		case c.ended, c.undoes, c.loose && c.attempts == 0 && !c.asked && !c.parked:
 		case c.parked:
 			return nil
 		case c.asked || c.attempts > 0:
@@ -310,6 +320,10 @@ func (a *audit) quotes(written string) *regexp.Regexp {
 		for _, m := range reference.FindAllStringIndex(written, -1) {
 			b.WriteString(regexp.QuoteMeta(written[at:m[0]]))
 			at = m[1]
+			if a.controlling {
+				b.WriteString(`.*`) // also the text so far of a result, of which there may be none
+				continue
+			}
 			switch value, fed := a.value(strings.Trim(written[m[0]:m[1]], "${}")); {
 			case written[m[0]:m[1]] == "$$":
 				b.WriteString(`\$`)
@@ -327,6 +341,9 @@ func (a *audit) quotes(written string) *regexp.Regexp {
 	b.WriteString(regexp.QuoteMeta(written[at:]))
 	return regexp.MustCompile(b.String() + `\z`)
 }
+
+// flowing finds a string that is the text so far of a result.
+var flowing = regexp.MustCompile(`"\$\{([A-Za-z_][A-Za-z0-9_]*)\.partial\}"`)
 
 // whole finds a string that is a reference and nothing else.
 var whole = regexp.MustCompile(`"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})"`)
@@ -357,7 +374,10 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 	if !a.streams {
 		return nil
 	}
-	if b.State == messages.ActionOK && a.values[b.Result] == 0 {
+	if explained, err := a.endsIn(c, b); explained || err != nil {
+		return err
+	}
+	if b.State == messages.ActionOK && a.values[b.Result] == 0 && !c.stream {
 		a.values[b.Result] = a.seq
 	}
 	if c.attempts > 0 {
@@ -551,6 +571,9 @@ func (a *audit) applyLeft(r *messages.Record) error {
 // justified checks a decision of a streaming dialect against what was said.
 func (a *audit) justified(b *messages.TurnDecided) error {
 	for _, name := range a.gone {
+		if a.controlling {
+			break // what stands in blocks has names of its own
+		}
 		if !slices.ContainsFunc(a.acts, func(c *act) bool {
 			return (c.outputKey == name || c.id == name || c.name == name) && (c.state != messages.ActionOK || a.looksAhead(c, map[*act]bool{}))
 		}) {
@@ -577,13 +600,16 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 		return nil
 	}
 	d := e.Update.Delta
+	if d.Kind == messages.ResultText {
+		return nil
+	}
 	if err := a.early(d); err != nil {
 		return err
 	}
 	if a.units[d.Unit.String()] {
 		return fmt.Errorf("a delta of unit %s, which is complete", d.Unit)
 	}
-	if d.Kind == messages.ResponseUnit {
+	if d.Kind == messages.ResponseUnit && len(a.controls) == 0 { // one in a block stands before what follows the block
 		if err := a.behind("a delta"); err != nil {
 			return err
 		}

@@ -57,12 +57,19 @@ func (m *model) collect(ev messages.Event) {
 
 // hears remembers what the model wrote, before the machine reads it.
 func (s *shell) hears(turnIndex int64, ev *messages.Event) {
+	if s.client.dialect.controls {
+		s.plots.hears(turnIndex, ev)
+	}
 	switch ev.Kind {
 	case messages.EventAction:
 		s.written[leftID(turnIndex, ev.Action.ID)] = ev.Action
+	case messages.EventUnitEnd:
+		if n := len(s.responses); n > 0 && ev.Final && len(s.plots.open) > 0 { // a block does not stop the reply
+			s.explicit[s.responses[n-1]] = true
+		}
 	case messages.EventStop:
 		if n := len(s.responses); n > 0 && ev.Final {
-			s.explicit = s.responses[n-1]
+			s.explicit[s.responses[n-1]] = true
 		}
 	case messages.EventUnitBegin, messages.EventUnitText:
 		if !s.audit.streams {

@@ -132,6 +132,10 @@ func (s *shell) durable(what string, seq int64) {
 
 func (s *shell) publish(e *turn.Publish) {
 	w := s.host.w
+	if d := e.Update.Delta; d != nil && d.Kind == messages.ResultText {
+		s.flows(e)
+		return
+	}
 	if r := e.Update.Record; r != nil {
 		if r.Seq != s.published+1 {
 			w.violated("order", "record %d is shown after record %d", r.Seq, s.published)
@@ -147,6 +151,13 @@ func (s *shell) publish(e *turn.Publish) {
 			}
 		case *messages.TurnDecided:
 			clear(s.shown)
+			clear(s.flowing)
+		case *messages.ActionStarted:
+			delete(s.flowing, b.ID)
+		case *messages.ActionEnded:
+			s.flowed(b)
+		case *messages.Retract:
+			s.tornBack(b)
 		}
 		return
 	}
@@ -159,10 +170,14 @@ func (s *shell) publish(e *turn.Publish) {
 		w.violated("order", "a delta of unit %s ends at %d, %d bytes were shown", d.Unit, d.Off, len(so))
 	}
 	s.shown[d.Unit.String()] = so
-	if d.Unit.Turn == s.latest.Turn && d.Unit.N < s.latest.N {
-		w.violated("order", "a delta of unit %s is shown after one of unit %s", d.Unit, s.latest)
+	kind := messages.Kind("")
+	if s.client.dialect.controls { // a thought in a block is shown before a response of it
+		kind = d.Kind
 	}
-	s.latest = d.Unit
+	if latest := s.latest[kind]; d.Unit.Turn == latest.Turn && d.Unit.N < latest.N && len(s.audit.controls) == 0 { // a block that waits for what is behind it holds no response
+		w.violated("order", "a delta of unit %s is shown after one of unit %s", d.Unit, latest)
+	}
+	s.latest[kind] = d.Unit
 	s.durable("delta", e.After)
 }
 
@@ -269,7 +284,7 @@ func (s *shell) startAction(e *turn.StartAction) {
 	if durable(e.Class) {
 		s.durable("start-action", c.startSeq)
 	}
-	if by := s.written[leftID(e.Turn, e.ID)]; by != nil && (c.again > by.Retry || e.Deadline.After(c.startTS.Add(by.Timeout))) {
+	if by := s.written[leftID(e.Turn, written(e.ID))]; by != nil && (c.again > by.Retry || e.Deadline.After(c.startTS.Add(by.Timeout))) {
 		w.violated("effect", "action %s, retry %d, begins at %s until %s; it may take %s and %d retries", e.ID, c.again, c.startTS, e.Deadline, by.Timeout, by.Retry)
 	}
 	for _, o := range s.attempts {

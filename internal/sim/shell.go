@@ -41,15 +41,17 @@ type shell struct {
 	model     *model
 	program   *program
 	attempts  []*attempt
-	gates     map[string]messages.GateAnswer // by action
-	slow      []turn.Input                   // answers of the gate and the verifier that take their time
-	shown     map[string]string              // by unit
-	latest    messages.UnitID                // of a response that was shown
-	written   map[string]*messages.Action    // by leftID: as the model wrote them
-	said      map[string]string              // by unit: the same of texts
-	explicit  string                         // the unit that says itself that it is final
-	responses []string                       // of these units, those of responses of the turn in flight
-	calls     map[uint64]*shelfCall          // of shelves, that wait for the machine
+	gates     map[string]messages.GateAnswer    // by action
+	slow      []turn.Input                      // answers of the gate and the verifier that take their time
+	shown     map[string]string                 // by unit
+	latest    map[messages.Kind]messages.UnitID // that was shown, of a kind; without blocks of any
+	plots     plots                             // control blocks of the reply in flight
+	flowing   map[string]string                 // by action: what was shown of its result
+	written   map[string]*messages.Action       // by leftID: as the model wrote them
+	said      map[string]string                 // by unit: the same of texts
+	explicit  map[string]bool                   // units that say themselves that they are final
+	responses []string                          // of these units, those of responses of the turn in flight
+	calls     map[uint64]*shelfCall             // of shelves, that wait for the machine
 	lastCall  uint64
 	fetches   []*fetch             // of feeds, on their way
 	ticks     map[string]time.Time // of periodic feeds: when the next one is due
@@ -137,7 +139,7 @@ func (s *shell) one() {
 				w.violated("history", "input %d is of run %d, and is answered as of run %d", e.Seq, run, e.Run)
 			}
 		case *turn.Publish:
-			if s.client.rules.Durability == turn.Strict && e.After < s.audit.chunk {
+			if s.client.rules.Durability == turn.Strict && e.Update.Delta.Kind != messages.ResultText && e.After < s.audit.chunk {
 				w.violated("order", "a delta waits for record %d, its bytes are in record %d", e.After, s.audit.chunk)
 			}
 			if why := s.audit.delta(e, s.base); why != nil {
@@ -166,13 +168,13 @@ func (s *shell) record(r *messages.Record) {
 	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.call(r.Turn, end.ID) != nil {
 		a.call(r.Turn, end.ID).ended = true
 	}
-	if err := a.apply(&back); err != nil {
+	if err := cmp.Or(a.apply(&back), s.stands(&back)); err != nil {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
 	}
 	if b, ok := body.(*messages.ActionDeclared); ok && a.streams && b.Compensates == "" {
-		by := s.written[leftID(r.Turn, b.ID)]
+		by := s.written[leftID(r.Turn, written(b.ID))]
 		if by == nil || by.Type != b.Type || by.Mode != b.Mode && (b.Type != messages.TypeInternal || b.Mode != messages.ModeSync) || by.Name != b.Name || by.Args != b.Args ||
-			by.OutputKey != b.OutputKey || !slices.Equal(by.DependsOn, b.DependsOn) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {
+			by.OutputKey != b.OutputKey || !slices.EqualFunc(by.DependsOn, b.DependsOn, func(x, y string) bool { return x == written(y) }) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {
 			w.violated("history", "record %d declares %+v, the reply has %+v", r.Seq, b, by)
 		}
 	}
@@ -213,7 +215,7 @@ func (s *shell) agree(persisted bool) {
 		w.violated("single-flight", "turn %d is in flight, the records have turn %d open", id.Turn, s.audit.turn)
 	}
 	if phase := s.machine.Phase(); phase == turn.Generating || phase == turn.Running {
-		if err := s.audit.idles(); err != nil {
+		if err := cmp.Or(s.audit.idles(), s.lingers()); err != nil {
 			w.violated("history", "%v", err)
 		}
 	}
@@ -432,7 +434,9 @@ func (s *shell) stir() {
 		return
 	}
 	// A model's words come once: their repetition looks like more words.
-	if _, words := in.(*turn.Decoded); w.rnd.IntN(8) == 0 && !words {
+	_, words := in.(*turn.Decoded)
+	_, piece := in.(*turn.ActionChunk)
+	if w.rnd.IntN(8) == 0 && !words && !piece {
 		if len(s.past) == 8 {
 			s.past = s.past[1:]
 		}

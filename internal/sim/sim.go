@@ -58,6 +58,9 @@ type Stats struct {
 	Forgiven             int64 // habits that were put right
 	Stored               int64 // actions on the session that ended well
 	Undone               int64 // actions of groups that compensations undid
+	Blocks, Broken       int64 // control blocks that ended well, and that ended otherwise
+	Instances, Untaken   int64 // actions in loops that ended well, and actions in branches that were not taken
+	Pieces, TakenBack    int64 // records of a part of a result, and texts that lost such a part
 	Kept                 int64 // changes of key-value relics
 	Fed, Unfed           int64 // what turns had of feeds; of these, an older value or none
 	Ticks                int64 // fetches of periodic feeds
@@ -97,6 +100,12 @@ func (s *Stats) add(o *Stats) {
 	s.Forgiven += o.Forgiven
 	s.Stored += o.Stored
 	s.Undone += o.Undone
+	s.Blocks += o.Blocks
+	s.Broken += o.Broken
+	s.Instances += o.Instances
+	s.Untaken += o.Untaken
+	s.Pieces += o.Pieces
+	s.TakenBack += o.TakenBack
 	s.Kept += o.Kept
 	s.Fed += o.Fed
 	s.Unfed += o.Unfed

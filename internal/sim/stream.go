@@ -80,10 +80,26 @@ func (a *author) sames() string {
 	return ""
 }
 
-func (a *author) block() string { return blocks[a.rnd.IntN(len(blocks))] }
+func (a *author) block() string {
+	if a.wide {
+		if len(a.used) > 0 && a.rnd.IntN(4) > 0 {
+			return a.one(a.used...)
+		}
+		if n := a.rnd.IntN(len(blocks) + len(nested)); n >= len(blocks) {
+			return nested[n-len(blocks)]
+		}
+	}
+	return blocks[a.rnd.IntN(len(blocks))]
+}
 
 // ref is a reference to something that may be there.
 func (a *author) ref() string {
+	if a.loops > 0 && a.rnd.IntN(3) == 0 {
+		return a.one("$item", "$item", "${item.value}", "$item_index")
+	}
+	if a.pours && a.rnd.IntN(6) == 0 {
+		return fmt.Sprintf("${%s.partial}", a.block())
+	}
 	n := a.rnd.IntN(13)
 	if a.tends && a.rnd.IntN(2) == 0 {
 		n = 11
@@ -158,6 +174,9 @@ func (a *author) tail(b *strings.Builder) {
 	}
 	if a.rnd.IntN(3) > 0 {
 		b.WriteString(a.one(`,"retry":1`, `,"retry":1`, `,"retry":2`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
+	}
+	if a.pours && a.rnd.IntN(4) == 0 {
+		b.WriteString(`,"stream":true`)
 	}
 	if a.rnd.IntN(8) == 0 {
 		fmt.Fprintf(b, `,"timeout":%d`, 1+a.rnd.IntN(9))

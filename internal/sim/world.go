@@ -68,6 +68,11 @@ type sabotage struct {
 	repents  bool // a member is taken for undone when it has ended
 	sulks    bool // a compensation is read as one of nothing
 	slams    bool // a group is taken for closed when it has a member
+	dithers  bool // a block is never taken for decided
+	blends   bool // every block is taken to have no branch
+	crowds   bool // a block is taken to have one place
+	outlives bool // actions in blocks are taken to go on
+	drips    bool // a piece of a result is overheard
 	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 
