@@ -43,13 +43,14 @@ type feed struct {
 // feedSet says what the feeds of the session are.
 type feedSet struct{ feeds.Set }
 
-// feedQuestion is a request that the session passes on, by its handle: to give the feed id a
-// value, or with "" to list the feeds.
+// feedQuestion is a request that the session passes on, by its handle: to list the feeds, or to
+// give one a value.
 type feedQuestion struct {
 	session *actor.PID
 	handle  uint64
 	of      *session // whose handle it is; the actor does not look at it
-	id      string
+	put     bool
+	id      string // for put
 	value   string
 }
 
@@ -126,7 +127,7 @@ func (f *feed) stop() {
 func (f *feed) answer(q *feedQuestion) *feedAnswer {
 	a := &feedAnswer{feedQuestion: q}
 	keeper, key := f.host.cfg.Feeds, f.states.Client().Session()
-	if q.id != "" {
+	if q.put {
 		a.err = keeper.Put(key, f.states.Set(), q.id, q.value)
 		return a
 	}
@@ -226,7 +227,7 @@ func (s *session) syncFeeds(c actor.Context) {
 func (s *session) askFeeds(c actor.Context, req *request) {
 	f, keeper := s.keepFeeds(c), s.host.cfg.Feeds
 	if f.actor != nil {
-		s.tell(f.actor, &feedQuestion{session: c.Self(), handle: s.expect(req), of: s, id: req.feed, value: req.value})
+		s.tell(f.actor, &feedQuestion{session: c.Self(), handle: s.expect(req), of: s, put: req.op == opIngest, id: req.feed, value: req.value})
 		return
 	}
 	rep := s.feedReply(nil)

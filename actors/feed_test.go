@@ -177,6 +177,7 @@ func TestFeedCrashRestartsItsFeedAlone(t *testing.T) {
 		if n := len(s.called("own.well", 0)); n != 720 {
 			t.Errorf("a feed beside the crashes was fetched %d times in an hour, want 720", n)
 		}
+		synctest.Wait() // the cache has the value that the prompt fetched
 		for id, want := range map[string]string{
 			"well": `"own.well720" `, "boom": " the source crashed", "shaky": `"own.shaky62" `, "down": " down", "asked": `"own.asked1" `,
 		} {
@@ -325,5 +326,13 @@ func TestFeedsOfASessionThatFallsAsleep(t *testing.T) {
 		}
 		close(stop)
 		all.Wait()
+		for _, id := range []string{"", "none"} { // no feed
+			if err := h.IngestFeed(within(t), key, a, id, "1"); messages.CodeOf(err) != messages.ErrNotFound {
+				t.Errorf("%q has a value: %v", id, err)
+			}
+			if got, _, err := h.FeedValues(within(t), key, a, []string{id}, true); err != nil || len(got) != 0 {
+				t.Errorf("%q: %v, %v", id, got, err)
+			}
+		}
 	})
 }

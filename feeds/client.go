@@ -86,8 +86,11 @@ func (c *Client) Prompt(ctx context.Context, set Set) []Element {
 // its value is too old or refresh is set, for as long as ctx lasts. known reports whether
 // there is a value; ok whether there is a feed by that id which is not disabled.
 func (c *Client) Get(ctx context.Context, set Set, id string, refresh bool) (el Element, v Value, known, ok bool) {
-	all := c.ask(ctx, &Want{set: &set, id: id, force: refresh})
-	if id == "" || len(all) == 0 {
+	var all []wanted
+	if id != "" { // no feed has it
+		all = c.ask(ctx, &Want{set: &set, id: id, force: refresh})
+	}
+	if len(all) == 0 {
 		return Element{}, Value{}, false, false
 	}
 	el, v, known = c.await(ctx, &all[0])

@@ -603,8 +603,11 @@ func TestGet(t *testing.T) {
 		e, _ := set.Get("o")
 		e.MaxTokens = 1
 		want(GetResult(e, Value{JSON: `{"b":1, "a":2.0}`, At: time.Now()}, true, time.Now(), nil), `{"age_ms":0,"id":"o","stale":false,"value":"{\"a\"\n[truncated: 1 of 4 tokens]"}`)
-		if _, _, _, ok := k.Get(context.Background(), s, set, "off", true); ok {
-			t.Error("a disabled feed is known")
+		before := f.count("o")
+		for _, id := range []string{"off", "", "none"} {
+			if _, _, _, ok := k.Get(context.Background(), s, set, id, true); ok || f.count("o") != before {
+				t.Errorf("%q, which is no feed or disabled, is known, or fetches another one", id)
+			}
 		}
 	})
 }
@@ -666,7 +669,7 @@ func TestWorkersAreBounded(t *testing.T) {
 		k.workers.mu.Lock()
 		defer k.workers.mu.Unlock()
 		if n := k.Stats().InFlight; most.Load() != 3 || k.workers.running != 0 || k.workers.waiting != nil || n != 0 {
-			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.workers.running, n)
+			t.Errorf("%d at a time; %d workers, %d fetches are left", most.Load(), k.workers.running, n)
 		}
 	})
 }
