@@ -318,3 +318,30 @@ func TestStreamedMCP(t *testing.T) {
 	}
 	replays(t, rt, a)
 }
+
+// A child that takes back what was shown of its answer fails the action: readers have other text
+// than the result.
+func TestStreamedAgentTakesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := worker("w", "cortex", `<action id="b" mode="async">{"name":"log.breaks","stream":true,"retry":1}</action><response final="true">So: ${b.partial}</response>`)
+		w.Manifest.Extensions, w.Manifest.Import.Tools = []string{"stream"}, []string{"log.breaks"}
+		w.Tools = []tools.Tool{logging("log.breaks", messages.ReadOnly, 10, 200*time.Millisecond, map[int64]int{1: 5})}
+		a := boss(scripted.New(`<action id="a" type="agent" mode="async">{"name":"w","stream":true,"parameters":{"message":"do"}}</action><action id="c" type="agent" mode="async">{"name":"w","parameters":{"message":"do"}}</action><response final="true">end</response>`), w)
+		a.Manifest.Extensions = []string{"stream"}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		seen := newScreen(t)
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+		}
+		wantDone(t, decision(t, run))
+		if got := ends(t, s); !strings.HasPrefix(got["a"], "failed stream ") || !strings.HasPrefix(got["c"], `ok "So: log.breaks 2.0 é`) {
+			t.Errorf("%q", got)
+		}
+		replays(t, rt, a)
+	})
+}

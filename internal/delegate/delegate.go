@@ -250,8 +250,7 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 }
 
 // show shows what the child says, while it says it, as the result that grows. Text that the
-// child takes back, after a crash of its session, stays shown: then the action fails, because
-// its result is another.
+// child takes back stays shown: then the action fails, because its result is another.
 func (d *delegation) show(ctx context.Context, run *follow.Run) {
 	if d.call.Sink == nil {
 		return
