@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
@@ -198,7 +199,7 @@ func (o only) VerifyStatement(_ string, _ [32]byte, _ time.Time, kid string, _ [
 // trusted key is passed over, and the records give the same state.
 func TestSnapshot(t *testing.T) {
 	bodies := []messages.Body{&messages.SessionOpened{}, &messages.Input{Text: "go"}, &messages.RunBegin{}, &messages.RunEnd{Decision: messages.Done}}
-	write := func(t *testing.T, by signer, change func(*turn.State)) (*memory.Store, turn.State) {
+	write := func(t *testing.T, by signer, change func(*turn.State), behind int) (*memory.Store, turn.State) {
 		store, at := journaled(t, key.SID(), 1, bodies...)
 		var state turn.State
 		for _, r := range recordsOf(t, store) {
@@ -218,28 +219,45 @@ func TestSnapshot(t *testing.T) {
 		if err := l.Snapshot(t.Context(), at.Inc, head, b); err != nil {
 			t.Fatal(err)
 		}
-		specimen.Must(t, store, at.Notes(2))
-		whole.Seq += 2
+		if behind > 0 {
+			specimen.Must(t, store, at.Notes(behind))
+		}
+		whole.Seq += int64(behind)
 		return store, whole
 	}
 	for _, tt := range []struct {
 		name   string
 		by     signer
 		change func(*turn.State)
+		behind int // records behind the snapshot
 		read   int // records
 	}{
-		{"good", "k", func(*turn.State) {}, 2},
-		{"another state", "k", func(s *turn.State) { s.Seq = 3 }, 6},
-		{"another key", "other", func(*turn.State) {}, 6},
+		{"good", "k", func(*turn.State) {}, 2, 2},
+		{"good, of the head", "k", func(*turn.State) {}, 0, 0},
+		{"another state", "k", func(s *turn.State) { s.Seq = 3 }, 2, 6},
+		{"another state, of the head", "k", func(s *turn.State) { s.Seq = 3 }, 0, 4},
+		{"another key", "other", func(*turn.State) {}, 2, 6},
 	} {
-		store, want := write(t, tt.by, tt.change)
+		store, want := write(t, tt.by, tt.change, tt.behind)
 		r, err := read(t.Context(), store, only("k"), specimen.Inc(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.recs) != tt.read || r.head.Seq != 6 || r.state.Seq != want.Seq || r.state.Runs != want.Runs || r.state.Open != nil {
+		if len(r.recs) != tt.read || r.head.Seq != want.Seq || r.state.Seq != want.Seq || r.state.Runs != want.Runs || r.state.Open != nil {
 			t.Errorf("%s: %d records read, head at %d, state %+v", tt.name, len(r.recs), r.head.Seq, r.state)
 		}
+	}
+}
+
+// The state of a session is that of all its records, however many.
+func TestState(t *testing.T) {
+	store, at := journaled(t, key.SID(), 1, begun()...)
+	specimen.Must(t, store, at.Notes(1100))
+	b := at.Batch(&messages.RunEnd{Decision: messages.Done})
+	specimen.Must(t, store, b)
+	head, state, err := State(t.Context(), store, at.Inc)
+	if err != nil || head.Seq != 1105 || state.Seq != 1105 || state.Open != nil {
+		t.Errorf("head at %d, state %+v, %v", head.Seq, state, err)
 	}
 }
 
@@ -296,6 +314,17 @@ func TestOrphan(t *testing.T) {
 		if (s.Orphan != "") != tt.orphan || (len(s.Orphans) > 0) != tt.orphan {
 			t.Errorf("%s: runs %v cancelled by %q", tt.name, s.Orphans, s.Orphan)
 		}
+	}
+}
+
+// A run for a fetch of a feed is cancelled when its session is loaded: no process waits for it.
+func TestFeedRun(t *testing.T) {
+	parent := driver.Parent{SID: "t:u:p", Inc: specimen.Inc(2).String(), Key: messages.SessionKey{Tenant: "t", User: "u", ID: "p"}}
+	_, link, _ := parent.Feed("f", "")
+	store, _ := journaled(t, key.SID(), 1, append([]messages.Body{&messages.SessionOpened{Parent: &link}}, begun("x")[1:]...)...)
+	s, err := loader(t, store).Session(t.Context(), key, agent)
+	if err != nil || s.Orphan == "" || !slices.Equal(s.Orphans, []int64{1}) {
+		t.Errorf("runs %v cancelled by %q, %v", s.Orphans, s.Orphan, err)
 	}
 }
 

@@ -298,15 +298,23 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 
 // outer are the rooms that the simulator runs no part of and the machine's tests neither:
 // the tests of the whole come behind their own.
-var outer = []string{"actors", "feeds", "host", "supervisor", "internal/compiler", "internal/delegate", "internal/follow", "internal/hub", "internal/learn", "."}
+var outer = []string{
+	"actors", "feeds", "host", "supervisor", "internal/compiler", "internal/delegate", "internal/follow", "internal/hub", "internal/learn", ".",
+}
+
+// inner are the rooms whose own tests alone must notice.
+var inner = []string{"internal/attempt", "internal/history", "internal/intake", "internal/load", "internal/pool", "internal/program", "internal/reply", "internal/wake"}
 
 // failing names a test of the room, of the machine or of the whole that the mutation makes
 // fail; "" when there is none.
 func (m *mutation) failing(overlay string) string {
 	room := path.Dir(m.file)
 	rooms := []string{"internal/turn", room}
-	if slices.Contains(outer, room) {
+	switch {
+	case slices.Contains(outer, room):
 		rooms = []string{room, ".", "tests"}
+	case slices.Contains(inner, room):
+		rooms = []string{room}
 	}
 	for i, room := range rooms {
 		if slices.Contains(rooms[:i], room) {
