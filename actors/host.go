@@ -26,6 +26,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/program"
+	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/reply"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/wake"
@@ -126,6 +127,7 @@ type Host struct {
 	childProps childProps
 	wheel      chan struct{}
 	waker      *wake.Waker
+	scopes     relics.Scopes
 	programs   program.Env
 	histories  *history.Kept
 	replies    reply.Env
@@ -176,6 +178,13 @@ func New(cfg Config) *Host {
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
 	h.share()
+	h.scopes = relics.Scopes{
+		Store: cfg.Store, Now: cfg.Now, Agent: cfg.Relics, Stopping: h.Stopping,
+		Ask: func(ctx context.Context, key messages.SessionKey, agent *Agent, call *turn.ScopeCall) (string, error) {
+			rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opScope, scoped: call})
+			return rep.result, err
+		},
+	}
 	h.waker = wake.New(wake.Config{
 		Store: cfg.Store, Intake: h.intake, Log: cfg.Log, Now: cfg.Now, Agent: cfg.Agent, Alone: cfg.Alone, Boot: cfg.Boot,
 		Open: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/internal/attempt"
+	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/turn"
 )
 
@@ -23,7 +24,7 @@ type inbox struct {
 	closed bool
 	sinks  []*attempt.Sink // of the pieces of results in queue
 
-	waiters *waiters // nil before the first
+	waiters *relics.Waiters // nil before the first
 }
 
 // newInbox makes the inbox of a session.

@@ -121,7 +121,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.AnswerCall:
 		s.pass(s.air.program, e)
 	case *turn.AnswerRelic:
-		s.box.waiting().answer(e)
+		s.box.waiting().Answer(e)
 	case *turn.Verify:
 		s.verify(e)
 	case *turn.Schedule: // the driver keeps it

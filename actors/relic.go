@@ -2,61 +2,23 @@ package actors
 
 import (
 	"context"
-	"sync"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// waiters are calls of key-value relics that wait for the session's actor. They are
-// used by it and by the goroutines of actions.
-type waiters struct {
-	mu   sync.Mutex
-	last uint64
-	all  map[uint64]chan *turn.AnswerRelic
-}
-
 // waiting is the inbox's list of waiters.
-func (b *inbox) waiting() *waiters {
+func (b *inbox) waiting() *relics.Waiters {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiters == nil {
-		b.waiters = &waiters{}
+		b.waiters = &relics.Waiters{}
 	}
 	return b.waiters
-}
-
-func (w *waiters) add() (handle uint64, answer chan *turn.AnswerRelic) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[uint64]chan *turn.AnswerRelic{}
-	}
-	w.last++
-	answer = make(chan *turn.AnswerRelic, 1)
-	w.all[w.last] = answer
-	return w.last, answer
-}
-
-// take gives up a place; nil when it is gone.
-func (w *waiters) take(handle uint64) chan *turn.AnswerRelic {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	answer := w.all[handle]
-	delete(w.all, handle)
-	if len(w.all) == 0 {
-		w.all = nil // an idle session keeps no buffer
-	}
-	return answer
-}
-
-func (w *waiters) answer(e *turn.AnswerRelic) {
-	if to := w.take(e.Handle); to != nil {
-		to <- e
-	}
 }
 
 // relicRead is a feed's look at a key-value relic. It changes nothing, is nothing to the
@@ -78,7 +40,7 @@ func (s *session) readRelic(msg *relicRead) {
 // answers in a moment, or it has gone.
 func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
 	if k.Scope != "" {
-		result, err := f.host.keepScoped(ctx, caller{sid: f.sid, inc: f.inc, epoch: f.epoch, reads: true}, k)
+		result, err := f.host.scopes.Keep(ctx, relics.Caller{SID: f.sid, Inc: f.inc, Epoch: f.epoch, Reads: true}, k)
 		return result, tools.RefusalOf(err)
 	}
 	msg := &relicRead{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
@@ -96,18 +58,12 @@ func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) 
 // Keep implements attempt.Session: it asks the session's machine.
 func (f *family) Keep(ctx context.Context, start *turn.StartAction, k catalog.KeepCall) (string, error) {
 	if k.Scope != "" {
-		result, err := f.host.keepScoped(ctx, caller{sid: f.sid, inc: f.inc, epoch: f.epoch, repeat: start.Attempt > 1}, k)
+		result, err := f.host.scopes.Keep(ctx, relics.Caller{SID: f.sid, Inc: f.inc, Epoch: f.epoch, Repeat: start.Attempt > 1}, k)
 		return result, tools.RefusalOf(err)
 	}
-	handle, answer := f.box.waiting().add()
-	f.box.Post(&turn.RelicCall{
-		Ident: start.Ident, ID: start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
+	return f.box.waiting().Wait(ctx, func(handle uint64) {
+		f.box.Post(&turn.RelicCall{
+			Ident: start.Ident, ID: start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
+		})
 	})
-	select {
-	case e := <-answer:
-		return e.Result, tools.RefusalOf(e.Err)
-	case <-ctx.Done():
-		f.box.waiting().take(handle)
-		return "", messages.Errorf(messages.CodeOf(context.Cause(ctx)), "the relic was not asked in time")
-	}
 }

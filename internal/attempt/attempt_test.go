@@ -194,6 +194,9 @@ func TestTimeIsUp(t *testing.T) {
 			call.Audit(messages.Audit{What: "too late"})
 			call.Spend(messages.Budget{Tokens: 9})
 			<-done
+			if len(a.audits) != 0 || a.used.Tokens != 0 {
+				t.Errorf("%s: what came too late is kept: %v, %+v", tt.name, a.audits, a.used)
+			}
 			if len(s.ends) != 1 {
 				t.Fatalf("%s: %d ends", tt.name, len(s.ends))
 			}
