@@ -167,18 +167,18 @@ func (s *session) declare(c actor.Context, id string) {
 
 // actionOf finds the actor of an action of the turn in flight, or spawns it.
 func (s *session) actionOf(c actor.Context, id string, waits []string) *actor.PID {
-	if pid := s.air.actions[id]; pid != nil {
+	if pid := s.turnRun.actions[id]; pid != nil {
 		return pid
 	}
-	pid := s.air.spare
-	if s.air.spare = nil; pid == nil {
+	pid := s.turnRun.spare
+	if s.turnRun.spare = nil; pid == nil {
 		pid = s.spawnAction(c)
 	}
-	s.tell(pid, &declared{id: id, turn: s.air.ctx, run: s.openRun(), waits: waits})
-	if s.air.actions == nil {
-		s.air.actions = map[string]*actor.PID{}
+	s.tell(pid, &declared{id: id, turn: s.turnRun.ctx, run: s.openRun(), waits: waits})
+	if s.turnRun.actions == nil {
+		s.turnRun.actions = map[string]*actor.PID{}
 	}
-	s.air.actions[id] = pid
+	s.turnRun.actions[id] = pid
 	return pid
 }
 
@@ -193,7 +193,7 @@ func (s *session) openRun() int64 {
 // dependenciesMet tells actors which actions they need not wait for any more.
 func (s *session) dependenciesMet() {
 	for _, met := range s.drive.Met() {
-		if pid := s.air.actions[met.ID]; pid != nil {
+		if pid := s.turnRun.actions[met.ID]; pid != nil {
 			s.tell(pid, &dependencyEnded{met.On})
 		}
 	}
@@ -225,7 +225,7 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	case e.Type == messages.TypeInternal:
 		from := s.keepFeeds(c).source()
 		// The variables are a value: changes give another.
-		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.air.ctx, variables: s.machine.State().Variables, feeds: from})
+		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.turnRun.ctx, variables: s.machine.State().Variables, feeds: from})
 	default:
 		s.tell(s.actionOf(c, e.ID, nil), e)
 	}
@@ -235,8 +235,8 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 func (s *session) detach(c actor.Context, id detachedID) *actor.PID {
 	pid := s.detached[id]
 	if pid == nil && s.drive.InTurn(id.Ident) {
-		pid = s.air.actions[id.id]
-		delete(s.air.actions, id.id)
+		pid = s.turnRun.actions[id.id]
+		delete(s.turnRun.actions, id.id)
 	}
 	if pid == nil {
 		pid = s.spawnAction(c)
@@ -262,8 +262,8 @@ func (s *session) endDetached(all bool) {
 
 // running finds the actor of an action; nil when it has none.
 func (s *session) running(id turn.Ident, action string) *actor.PID {
-	if s.drive.InTurn(id) && s.air.actions[action] != nil {
-		return s.air.actions[action]
+	if s.drive.InTurn(id) && s.turnRun.actions[action] != nil {
+		return s.turnRun.actions[action]
 	}
 	return s.detached[detachedID{id, action}]
 }

@@ -93,7 +93,7 @@ func (s *session) spawnAction(c actor.Context) *actor.PID {
 // prepare does, while a reply that is acted on still streams, what the next action would
 // have to wait for: its actor is spawned, and the records in front of its own are sealed.
 func (s *session) prepare(c actor.Context) {
-	a := s.air
+	a := s.turnRun
 	if s.deferred || s.dead != nil || a == nil || a.model == nil || s.machine.Phase() != turn.Generating || !s.ref.agent.Dialect.Traits().InStreamActions {
 		return
 	}

@@ -399,7 +399,7 @@ func (s *session) fetchFeeds(c actor.Context, e *turn.FetchFeeds) {
 	f := s.keepFeeds(c)
 	f.turn.run.Store(e.Run)
 	f.turn.index.Store(e.Turn)
-	ctx, h, box, agent, sid, inc, from := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.source()
+	ctx, h, box, agent, sid, inc, from := s.turnRun.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.source()
 	h.run(func() {
 		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
 		supervisor.Guard(func() {

@@ -94,7 +94,7 @@ func (i *interpreter) release(c actor.Context, msg *released) {
 
 // runProgram spawns the interpreter of a turn.
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) {
-	s.air.program = c.Spawn(s.host.childProps.interpreter)
+	s.turnRun.program = c.Spawn(s.host.childProps.interpreter)
 	s.deferred = true
-	s.tell(s.air.program, &runProgram{s.family, program.New(s.air.ctx, &s.host.programs, s.ref.agent, s.ref.sid, s.box, e)})
+	s.tell(s.turnRun.program, &runProgram{s.family, program.New(s.turnRun.ctx, &s.host.programs, s.ref.agent, s.ref.sid, s.box, e)})
 }

@@ -90,7 +90,7 @@ func (m *model) Receive(c actor.Context) {
 // over.
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) {
 	share := s.host.intake.Begin()
-	context.AfterFunc(s.air.ctx, share.End)
+	context.AfterFunc(s.turnRun.ctx, share.End)
 	view := s.history.View(e.Turn)
 	from := history.Reader{
 		Store: s.host.cfg.Store, Agent: s.ref.agent, SID: s.ref.sid, Inc: s.inc, Open: e, Durable: s.durable(),
@@ -101,8 +101,8 @@ func (s *session) openModel(c actor.Context, e *turn.OpenModel) {
 		from.Caught = func(msg *history.CaughtUp) { box.system.Root.Send(box.pid, msg) }
 	}
 	r := &readReply{family: s.family}
-	r.Begin(s.air.ctx, &s.host.replies, r, from)
-	s.air.model = c.Spawn(s.host.childProps.model)
+	r.Begin(s.turnRun.ctx, &s.host.replies, r, from)
+	s.turnRun.model = c.Spawn(s.host.childProps.model)
 	s.deferred = true
-	s.tell(s.air.model, r)
+	s.tell(s.turnRun.model, r)
 }

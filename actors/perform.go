@@ -15,9 +15,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// air is the turn in flight as the shell sees it: its children and the context
+// turnRun is the turn in flight as the shell sees it: its children and the context
 // that ends with it.
-type air struct {
+type turnRun struct {
 	turn.Ident
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -27,18 +27,18 @@ type air struct {
 	spare   *actor.PID            // of the next action
 }
 
-// takeOff makes room for the turn that the driver has begun.
-func (s *session) takeOff() {
+// startTurn makes room for the turn that the driver has begun.
+func (s *session) startTurn() {
 	s.stopChildren(errTurnOver)
 	id, _ := s.drive.Turn()
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
-	s.air = &air{Ident: id, ctx: ctx, cancel: cancel}
+	s.turnRun = &turnRun{Ident: id, ctx: ctx, cancel: cancel}
 }
 
 var errTurnOver = messages.Errorf(messages.ErrCancelled, "the turn is over")
 
-// endAir lets go of the turn whose children the session has.
-func (s *session) endAir(why *messages.Error) {
+// endTurn lets go of the turn whose children the session has.
+func (s *session) endTurn(why *messages.Error) {
 	s.stopChildren(why)
 	s.drive.EndTurn()
 }
@@ -46,11 +46,11 @@ func (s *session) endAir(why *messages.Error) {
 // stopChildren stops what still runs for a turn that is over, or that this activation does
 // not go on with (tools.ErrLetGo). Late answers are dropped by the machine.
 func (s *session) stopChildren(why *messages.Error) {
-	a := s.air
+	a := s.turnRun
 	if a == nil {
 		return
 	}
-	s.air = nil
+	s.turnRun = nil
 	s.history.EndTurn()
 	a.cancel(why)
 	id, flying := s.machine.Flight()
@@ -75,7 +75,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case driver.Nothing:
 		return
 	case driver.BeginTurn:
-		s.takeOff()
+		s.startTurn()
 	}
 	switch e := e.(type) {
 	case *turn.Persist:
@@ -95,11 +95,11 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.OpenModel:
 		s.openModel(c, e)
 	case *turn.CancelModel:
-		s.pass(s.air.model, e)
+		s.pass(s.turnRun.model, e)
 	case *turn.RunProgram:
 		s.runProgram(c, e)
 	case *turn.StopProgram:
-		s.pass(s.air.program, e)
+		s.pass(s.turnRun.program, e)
 	case *turn.AskGate:
 		s.askGate(c, e)
 	case *turn.StartAction:
@@ -110,7 +110,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		if e.Hold {
 			s.host.cfg.Observer.LimitReached(messages.LimitGateBuffer, 1)
 		}
-		s.pass(s.air.model, e)
+		s.pass(s.turnRun.model, e)
 	case turn.Reached:
 		s.host.cfg.Observer.LimitReached(e.Limit, e.N)
 	case turn.RolledBack:
@@ -119,7 +119,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		h, sid, inc := s.host, s.ref.sid, s.inc
 		h.run(func() { h.waker.EndChildren(sid, inc, e) })
 	case *turn.AnswerCall:
-		s.pass(s.air.program, e)
+		s.pass(s.turnRun.program, e)
 	case *turn.AnswerRelic:
 		s.box.waiting().Answer(e)
 	case *turn.Verify:

@@ -61,7 +61,7 @@ type session struct {
 
 	asks    map[uint64]*request
 	last    uint64
-	air     *air            // the turn in flight
+	turnRun *turnRun        // the turn in flight
 	history history.Session // what prompts are made of
 	// feeds are the session's while it is awake; nil before a turn or a client needs them.
 	feeds *sessionFeeds
@@ -407,7 +407,7 @@ func (s *session) settleDown() {
 		return
 	}
 	if s.drive.Resting() {
-		s.endAir(errTurnOver) // after the decision was shown: no caller waits while children stop
+		s.endTurn(errTurnOver) // after the decision was shown: no caller waits while children stop
 		if s.drive.Told() {
 			s.count(false) // every caller was told
 		}
@@ -497,7 +497,7 @@ func (s *session) release(why *messages.Error) {
 		s.stopFeeds()
 		s.feeds = nil
 		s.count(false)
-		s.endAir(tools.ErrLetGo)
+		s.endTurn(tools.ErrLetGo)
 		s.endDetached(true)
 		for _, req := range s.asks {
 			req.answer(Reply{Err: why})
