@@ -283,16 +283,18 @@ func TestFeedOfAgentAfterCrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scout := worker("scout", "cortex", `<action id="a" mode="sync">{"name":"t.ever","timeout":3600}</action>`, "<response>rain</response>")
+		scout := worker("scout", "cortex", "<response>sun</response>", `<action id="a" mode="sync">{"name":"t.ever","timeout":3600}</action>`, "<response>rain</response>")
 		scout.Tools = append(scout.Tools, tool("t.ever", messages.ReadOnly, waits))
 		scout.Manifest.Import.Tools = []string{"t.ever"}
-		a := asking(t, &recorder{Model: scripted.New("<response>a</response>", "<response>b</response>")}, scout, hourly)
+		a := asking(t, &recorder{Model: scripted.New("<response>a</response>", "<response>b</response>", "<response>c</response>")}, scout, hourly)
 		first, err := stile.New(t.Context(), stile.Config{Store: store, Keys: keys, Agents: []*stile.Agent{a}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := open(t, first, "asks", a)
 		wantDone(t, ask(t, s, "one"))
+		time.Sleep(2 * time.Hour)
+		wantDone(t, ask(t, s, "two"))
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -306,12 +308,12 @@ func TestFeedOfAgentAfterCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends := bodies[*messages.RunEnd](records(t, child))
-		if len(ends) != 1 || ends[0].Reason != messages.ErrCancelled || !strings.Contains(ends[0].Detail, "feed news of "+s.SID()+", which is not waited for any more") {
+		if len(ends) != 2 || ends[1].Reason != messages.ErrCancelled || !strings.Contains(ends[1].Detail, "feed news of "+s.SID()+", which is not waited for any more") {
 			t.Fatalf("%+v", ends)
 		}
 		s = open(t, second, "asks", a)
-		wantDone(t, ask(t, s, "two"))
-		if got, want := injected(records(t, s)), []string{"news timeout", "news"}; !slices.Equal(got, want) {
+		wantDone(t, ask(t, s, "three"))
+		if got, want := injected(records(t, s)), []string{"news", "news stale", "news"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})

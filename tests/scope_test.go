@@ -1,10 +1,12 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -214,6 +216,39 @@ func (l *losing) Commit(batches []journal.Batch) []error {
 		}
 	}
 	return errs
+}
+
+// replaced is a store in which another host has taken over a session that calls a relic.
+type replaced struct {
+	journal.Store
+	inc atomic.Pointer[messages.Incarnation]
+}
+
+// HeadOf implements journal.Store.
+func (r *replaced) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.Head, error) {
+	head, err := r.Store.HeadOf(ctx, inc)
+	if own := r.inc.Load(); own != nil && *own == inc {
+		head.Epoch++
+	}
+	return head, err
+}
+
+// A host whose session another one has taken over changes nothing: the other one repeats the call.
+func TestRelicScopeOfAReplacedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &replaced{Store: memory.New()}
+		rt := start(t, stile.Config{Store: store})
+		s := open(t, rt, "acme:ann:s", shelf(t, "user", keep(`{"operation":"add","key":"n"}`), "<response>never</response>"))
+		inc := s.Incarnation()
+		store.inc.Store(&inc)
+		ask(t, s, "go")
+		if got := ends(t, s)["k"]; !strings.HasPrefix(got, "failed") && !strings.HasPrefix(got, "unknown") {
+			t.Errorf("the action ended %s", got)
+		}
+		if _, err := rt.Find(t.Context(), "acme:ann:stile.relics"); !stile.IsNotFound(err) {
+			t.Errorf("it changed something: %v", err)
+		}
+	})
 }
 
 // A change whose commit was not answered is not made twice.
