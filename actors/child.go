@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/internal/pool"
+	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -31,6 +32,7 @@ type family struct {
 	sid   string
 	inc   messages.Incarnation
 	epoch int64
+	talk  *talk.Talk // with the provider; nil for none
 }
 
 // released says that the session goes on without a child.

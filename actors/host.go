@@ -28,6 +28,7 @@ import (
 	"github.com/seed14be6753/stile/internal/program"
 	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/reply"
+	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
@@ -107,6 +108,9 @@ type Config struct {
 	// negative is none. It bounds the long replies taken in, and the sessions recovered at
 	// the start, side by side.
 	MemoryLimit int64
+	// ModelSessions is how many connections the host keeps with providers for conversations;
+	// 0 is 256.
+	ModelSessions int
 }
 
 // Host runs sessions. One process needs one: an actor system costs megabytes.
@@ -134,6 +138,7 @@ type Host struct {
 	attempts   attempt.Env
 	intake     *intake.Intake
 	loader     *load.Loader
+	talks      *talk.Pool
 	inline     bool // the writer answers before Append returns
 
 	stop    sync.Once
@@ -200,6 +205,7 @@ func New(cfg Config) *Host {
 			return err
 		},
 	})
+	h.talks = talk.NewPool(cfg.ModelSessions, cfg.Now)
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
@@ -407,7 +413,7 @@ func (h *Host) shutdown() {
 	h.waker.Wait()
 	grace := time.NewTimer(StopGrace)
 	defer grace.Stop()
-	whole := within(h.work.Wait, grace.C)
+	whole := within(func() { h.work.Wait(); h.talks.Wait() }, grace.C)
 	_ = h.system.Root.StopFuture(h.root).Wait()
 	h.system.Shutdown()
 	h.pool.Close()

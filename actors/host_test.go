@@ -104,7 +104,7 @@ func agent(t *testing.T, d parse.Dialect) *compiled.Agent {
 		Routes: []compiled.Route{{Provider: "p", Model: "m", Port: says("hello")}},
 		Rules: &turn.Rules{
 			Dialect: d.Name(), Judge: d, MaxTurns: 1, Recovery: messages.RecoverResume, OnPanic: messages.PanicHalt,
-			Durability: turn.Checkpoint, Provider: "p", Model: "m", Mode: "replay",
+			Durability: turn.Checkpoint, Provider: "p", Model: "m",
 		},
 	}
 }

@@ -101,6 +101,7 @@ func (s *session) openModel(c actor.Context, e *turn.OpenModel) {
 		from.Caught = func(msg *history.CaughtUp) { box.system.Root.Send(box.pid, msg) }
 	}
 	r := &readReply{family: s.family}
+	r.Talk = s.talk
 	r.Begin(s.turnRun.ctx, &s.host.replies, r, from)
 	s.turnRun.model = c.Spawn(s.host.childProps.model)
 	s.deferred = true

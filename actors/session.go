@@ -11,6 +11,8 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/load"
+	"github.com/seed14be6753/stile/internal/resume"
+	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
@@ -190,6 +192,9 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		Head: msg.Head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
 	s.family = &family{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, epoch: s.sealer.Epoch()}
+	if sessions := s.ref.agent.Sessions; sessions != nil {
+		s.family.talk = s.host.talks.New(talk.Config(*sessions))
+	}
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.State, s.host.cfg.Rand)
 	s.history = s.host.histories.Of(s.inc, s.ref.agent)
@@ -407,6 +412,9 @@ func (s *session) settleDown() {
 		return
 	}
 	if s.drive.Resting() {
+		if s.machine.Phase() == turn.Suspended {
+			s.talk.Rest(resume.ReasonSuspended)
+		}
 		s.endTurn(errTurnOver) // after the decision was shown: no caller waits while children stop
 		if s.drive.Told() {
 			s.count(false) // every caller was told
@@ -443,6 +451,7 @@ func (s *session) retire(c actor.Context) {
 // behind them.
 func (s *session) goodbye(c actor.Context) {
 	s.retired = true
+	s.endTalk()
 	if !s.stopFeeds() {
 		c.Send(s.host.root, &retired{ref: s.ref})
 	}
@@ -459,6 +468,13 @@ func (s *session) childEnded(c actor.Context, child *actor.PID) {
 		c.Send(s.host.root, req)
 	}
 	s.waiting = nil
+}
+
+// endTalk ends the conversation with the provider: it is of this activation.
+func (s *session) endTalk() {
+	if s.family != nil {
+		s.talk.Close()
+	}
 }
 
 // snapshot leaves the state beside the log when enough was appended since the
@@ -499,6 +515,7 @@ func (s *session) release(why *messages.Error) {
 		s.count(false)
 		s.endTurn(tools.ErrLetGo)
 		s.endDetached(true)
+		s.endTalk()
 		for _, req := range s.asks {
 			req.answer(Reply{Err: why})
 		}

@@ -143,7 +143,10 @@ func (d *decoder) body() messages.Body {
 			Options:  d.strz("options"),
 			Prompt:   d.digest("prompt"),
 			Provider: d.str("provider"),
-			System:   d.digestz("system"),
+
+			Sent: d.numz("sent"), SentBytes: d.numz("sent_bytes"), Session: d.numz("session"),
+
+			System: d.digestz("system"),
 		}
 	case messages.KindModelChunk:
 		return &messages.ModelChunk{Bytes: d.bytes("bytes"), Off: d.num("off")}
@@ -170,6 +173,8 @@ func (d *decoder) body() messages.Body {
 		return b
 	case messages.KindModelFallback:
 		return &messages.ModelFallback{From: d.str("from"), Reason: d.str("reason"), To: d.str("to")}
+	case messages.KindModelSession:
+		return &messages.ModelSession{Reason: d.strz("reason"), Session: d.num("session"), What: d.str("what")}
 	case messages.KindResponse, messages.KindThought, messages.KindText:
 		return &messages.UnitText{
 			UnitKind: d.kind,

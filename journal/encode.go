@@ -112,6 +112,9 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("options", b.Options)
 		e.digest("prompt", b.Prompt)
 		e.str("provider", b.Provider)
+		e.numz("sent", b.Sent)
+		e.numz("sent_bytes", b.SentBytes)
+		e.numz("session", b.Session)
 		e.digestz("system", b.System)
 	case *messages.ModelChunk:
 		e.bytes("bytes", b.Bytes)
@@ -136,6 +139,10 @@ func (e *encoder) body(b messages.Body) {
 		e.str("from", b.From)
 		e.str("reason", b.Reason)
 		e.str("to", b.To)
+	case *messages.ModelSession:
+		e.strz("reason", b.Reason)
+		e.num("session", b.Session)
+		e.str("what", b.What)
 	case *messages.UnitText:
 		if !unitKind(b.UnitKind) {
 			e.fail("type")

@@ -109,8 +109,16 @@ type Model struct {
 	Options    Options       `yaml:"options" optional:"true" doc:"How the model answers; what the provider does not have is refused."`
 	Stream     *bool         `yaml:"stream" doc:"Whether the reply is asked for as a stream; true when nothing is said. Without, the whole reply is one piece, for servers that cannot stream."`
 	ToolCalls  string        `yaml:"tool_calls" enum:"native|text" doc:"How tools are called: native sends them as the provider's functions, text has the model write calls as its dialect does. When nothing is said, native at the vendors' own addresses, in cogency and cortex, and text elsewhere. It goes for the fallbacks too."`
-	Mode       string        `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
+	Mode       string        `yaml:"mode" enum:"auto|resume|replay" doc:"How the history gets to the model: replay sends all of it with every request, resume what is new over a conversation that the provider keeps. auto is resume where the provider's own address and the dialect allow it, and goes on with replay where that fails."`
+	Session    ModelSession  `yaml:"session" optional:"true" doc:"The conversation that the provider keeps."`
 	Fallback   []Fallback    `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
+}
+
+// ModelSession is a conversation that the provider keeps: model.session.
+type ModelSession struct {
+	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" later:"realtime|live" doc:"How the provider keeps it. When it is given, auto uses it also at another base_url."`
+	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; 60s when nothing is said."`
+	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; 55m when nothing is said."`
 }
 
 // Fallback is a model that stands in.
@@ -143,7 +151,7 @@ const (
 	ToolCallsText   = "text"
 )
 
-// How the history gets to the model: Model.Mode. In this release auto is replay.
+// How the history gets to the model: Model.Mode.
 const (
 	ModeAuto   = "auto"
 	ModeResume = "resume"

@@ -166,9 +166,9 @@ func TestMistakes(t *testing.T) {
 		{"no delay", "dialect: cortex\nloop: {retry_delay: -1s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no policy", "dialect: cortex\nloop: {sync_policy: stop}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{
-			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
+			"later", "dialect: kitsu\nmodel: {mode: resume, session: {transport: live}}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
-				"2:15 model.mode NOT_IN_RELEASE",
+				"2:44 model.session.transport NOT_IN_RELEASE",
 			},
 		},
 		{

@@ -21,6 +21,7 @@ const (
 	KindModelChunk     Kind = "model.chunk"
 	KindModelReply     Kind = "model.reply"
 	KindModelFallback  Kind = "model.fallback"
+	KindModelSession   Kind = "model.session"
 	KindThought        Kind = "thought"
 	KindResponse       Kind = "response"
 	KindText           Kind = "text"
@@ -252,6 +253,11 @@ type ModelRequest struct {
 	Options  string `json:"options,omitzero"`
 	Prompt   Digest `json:"prompt"`
 	Provider string `json:"provider"`
+	// Sent is how many of Messages went out, and SentBytes the bytes of their texts; Session
+	// is the number of the model session that has the others. All are zero in mode replay.
+	Sent      int64 `json:"sent,omitzero"`
+	SentBytes int64 `json:"sent_bytes,omitzero"`
+	Session   int64 `json:"session,omitzero"`
 	// System is the blob of the system message, byte for byte as it was sent; zero where
 	// there was none, and before rendering 2.
 	System Digest `json:"system,omitzero"`
@@ -292,6 +298,29 @@ type ModelFallback struct {
 	From   string `json:"from"`
 	Reason string `json:"reason"`
 	To     string `json:"to"`
+}
+
+// Ways in which the history gets to a model: ModelRequest.Mode.
+const (
+	ModelReplay = "replay" // all of it, with every request
+	ModelResume = "resume" // what the model session has not yet
+)
+
+// What became of a model session: ModelSession.What.
+const (
+	SessionConnected = "opened"   // a connection was made; the request sends everything
+	SessionSeeded    = "seeded"   // the connection stays, and the request sends everything
+	SessionDiverged  = "diverged" // the request goes on from an earlier point
+	SessionExpired   = "expired"  // the connection was given up before a limit of the provider
+	SessionGone      = "closed"   // the connection had ended
+	SessionFallback  = "fallback" // the run goes on in mode replay
+)
+
+// ModelSession says what became of a conversation that the provider keeps.
+type ModelSession struct {
+	Reason  string `json:"reason,omitzero"`
+	Session int64  `json:"session"` // number within the activation, from 1
+	What    string `json:"what"`
 }
 
 // UnitText is a finished text of a reply: kinds response, thought and text.
@@ -637,6 +666,9 @@ func (*ModelReply) Kind() Kind { return KindModelReply }
 
 // Kind implements Body.
 func (*ModelFallback) Kind() Kind { return KindModelFallback }
+
+// Kind implements Body.
+func (*ModelSession) Kind() Kind { return KindModelSession }
 
 // Kind implements Body; it is the unit's own kind.
 func (u *UnitText) Kind() Kind { return u.UnitKind }

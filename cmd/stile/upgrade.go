@@ -72,6 +72,13 @@ var changes = []changed{
 		},
 	},
 	{
+		"model.mode", "auto was replay", "at OpenAI's own address the provider keeps the conversation, and goes without where that fails, in plain, cogency and kitsu",
+		"model: {mode: replay}",
+		func(m *manifest.Manifest) bool {
+			return speaks(m, "plain", "cogency", "kitsu") && m.Model.Mode == manifest.ModeAuto && m.Model.Provider == "openai" && m.Model.BaseURL == "" && m.Model.API != "chat"
+		},
+	},
+	{
 		"kitsu.confirm_topics", "a search about another topic waits for confirmation", "it waits only where a person may approve",
 		"kitsu: {confirm_topics: true}",
 		func(m *manifest.Manifest) bool { return speaks(m, "kitsu") && m.Kitsu.ConfirmTopics == nil },

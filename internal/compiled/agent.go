@@ -42,6 +42,7 @@ type Agent struct {
 	Dialect  parse.Dialect
 	Routes   []Route // at least one
 	Retry    retry.Policy
+	Sessions *Sessions // how replies come over conversations with the provider; nil uses none
 	Tools    *catalog.Set
 	Targets  *catalog.Targets // of actions in replies: Tools, and targets that are not tools
 	Gate     catalog.Gate
@@ -78,6 +79,14 @@ type Agent struct {
 	ReplayCap   int
 	ReplayTTL   time.Duration
 	MagicCalls  int // per turn
+}
+
+// Sessions says how conversations that the provider keeps are used
+// (docs/spec/model-sessions.md).
+type Sessions struct {
+	Auto bool          // a run goes on without one that fails
+	Idle time.Duration // how long a connection stays without a request; 0 is a minute
+	Age  time.Duration // how old one gets; 0 is 55 minutes
 }
 
 // Feeds are what an agent's sessions know of context feeds.

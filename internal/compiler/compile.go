@@ -271,6 +271,10 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	if err := e.native(m, routes, dialect); err != nil {
 		return err
 	}
+	sessions, err := e.sessions(m, routes, dialect)
+	if err != nil {
+		return err
+	}
 	answer, err := answerSchema(m)
 	if err != nil {
 		return err
@@ -281,7 +285,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	}
 	primer := on.primer(m, speaks, specs, answer)
 	c.Actor = &compiled.Agent{
-		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Tools: has.set, Targets: targets, Gate: has.gate,
+		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Sessions: sessions, Tools: has.set, Targets: targets, Gate: has.gate,
 		Feeds: feeding, Specs: specs, Native: functions, Primer: primer, Digester: prompt.NewDigester(primer, e.rendering()),
 		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform, Around: a.Around,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
@@ -363,7 +367,7 @@ func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first compiled.Route,
 		Dialect: d.Name(), Rendering: e.rendering(), Judge: d, Limits: e.turnLimits(m.Quotas, d),
 		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: e.maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal, Repairs: e.repairs(m), Forgets: m.Memory.HistoryWindow == manifest.NoHistory,
 		RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
-		Provider: first.Provider, Model: first.Model, Mode: "replay",
+		Provider: first.Provider, Model: first.Model,
 		Target: targets.Find, Missing: targets.Missing, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse,
 		Rollback: rollback(m), Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(),
 	}

@@ -138,6 +138,23 @@ func (d *Digester) append(w []byte, m *messages.Message, find *search) []byte {
 	return w
 }
 
+// marksDomain keeps rolling digests apart from the digests of prompts.
+const marksDomain = "stile-prompt-marks/1\n"
+
+// Marks returns the rolling digest of a prompt: item n is the SHA-256 of item n−1 and message n−1,
+// as Digest has messages, and stands for the first n messages. So two prompts begin with the same
+// n messages if and only if their items n are equal. v is that of Digest.
+func (d *Digester) Marks(ms []messages.Message, v *View) []messages.Digest {
+	find := search{view: v}
+	marks := make([]messages.Digest, 1, len(ms)+1)
+	marks[0] = sha256.Sum256([]byte(marksDomain))
+	var room [256]byte
+	for i := range ms {
+		marks = append(marks, sha256.Sum256(d.append(append(room[:0], marks[i][:]...), &ms[i], &find)))
+	}
+	return marks
+}
+
 // System is what the system messages in front of a prompt say, joined by an empty line, with
 // its SHA-256; the zero digest when there is none.
 func (d *Digester) System(ms []messages.Message) (messages.Digest, string) {

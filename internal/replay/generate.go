@@ -60,6 +60,8 @@ func (p *player) generate(r *messages.Record) error {
 			return err
 		}
 		return p.step(r.TS, &turn.ModelOpened{Ident: id, Request: req})
+	case *messages.ModelSession:
+		return p.step(r.TS, &turn.ModelTalk{Ident: id, Session: *b})
 	case *messages.ModelFallback:
 		from := g.route
 		g.route = b.To
@@ -283,8 +285,9 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 	}
 	provider, model, _ := strings.Cut(g.route, "/")
 	req := messages.ModelRequest{
-		Matched: was.Matched, Messages: int64(len(msgs)), Mode: p.agent.Rules.Mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
+		Matched: was.Matched, Messages: int64(len(msgs)), Mode: was.Mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
 	}
+	req.Sent, req.SentBytes, req.Session = was.Sent, was.SentBytes, was.Session // what a model session had is nothing a replay knows
 	if p.agent.Rules.Rendering >= 2 {
 		req.System, _ = prompt.NewDigester("", p.agent.Rules.Rendering).System(msgs)
 		if _, err := p.blob(req.System); err != nil && req.System == was.System { // what the model saw is to be shown

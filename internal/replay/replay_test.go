@@ -31,7 +31,7 @@ func begun(t *testing.T) (Source, *Agent) {
 		t.Fatal(err)
 	}
 	src := Source{Key: key, Inc: uuid.MustParse("01900000-0000-7000-8000-000000000001")}
-	agent := &Agent{Dialect: plain.Dialect{}, Rules: &turn.Rules{Dialect: "plain", Judge: plain.Dialect{}, Provider: "p", Mode: "replay"}}
+	agent := &Agent{Dialect: plain.Dialect{}, Rules: &turn.Rules{Dialect: "plain", Judge: plain.Dialect{}, Provider: "p"}}
 	m := turn.New(turn.Config{Key: key, Inc: src.Inc, Rules: agent.Rules}, turn.State{}, bytes.NewReader(make([]byte, 64)))
 	sealer := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead(key.SID(), src.Inc), Rand: zeros{}, Receipts: journal.ReceiptsOff})
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -137,7 +137,7 @@ func TestRunLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		agent := &Agent{
-			Dialect: aeiou.Dialect{}, Rules: &turn.Rules{Dialect: "aeiou", Judge: aeiou.Dialect{}, Mode: "replay"},
+			Dialect: aeiou.Dialect{}, Rules: &turn.Rules{Dialect: "aeiou", Judge: aeiou.Dialect{}},
 			Tools: func(act Act, _ []*neuroscript.Tool) neuroscript.ToolSet {
 				return fixed{&neuroscript.Tool{Name: "own.deaf", Func: func(c *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
 					return act(c, "own.deaf", messages.Effectful, args, func(r string) (neuroscript.Value, error) { return neuroscript.FromJSON([]byte(r)) })

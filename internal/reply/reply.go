@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/retry"
+	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
@@ -49,6 +50,7 @@ type Inbox interface {
 // other goroutines meanwhile.
 type Reply struct {
 	Prompt history.Reader
+	Talk   *talk.Talk // the session's conversation with the provider; nil for none
 
 	env    *Env
 	inbox  Inbox
@@ -66,6 +68,7 @@ type Reply struct {
 	delivered int64
 	system    string
 	requests  int64 // model.request records of this turn that move the cursor
+	counts    int64 // bytes of the reply that count, when its decoder has said so; else negative
 
 	asked   int64 // bytes of the prompt
 	script  bool  // the model reads a script, and costs nothing
@@ -121,7 +124,7 @@ func (r *Reply) Run() {
 		Turn: r.Prompt.Open.Turn, Pass: r.Prompt.Open.Pass, State: r.Prompt.Open.State, Templates: r.Prompt.Open.Templates, MaxReplyBytes: r.Prompt.Agent.Rules.Limits.ReplyBytes(),
 	})
 	req := messages.ModelRequest{
-		Mode: "replay", Prompt: r.Prompt.Agent.Digests().Digest(msgs, r.Prompt.View), Messages: int64(len(msgs)),
+		Mode: messages.ModelReplay, Prompt: r.Prompt.Agent.Digests().Digest(msgs, r.Prompt.View), Messages: int64(len(msgs)),
 	}
 	if r.Prompt.Agent.Rules.Rendering >= 2 {
 		req.System, r.system = r.Prompt.Agent.Digests().System(msgs)
@@ -188,9 +191,8 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 		if !asked.System.IsZero() && !r.env.Systems.Has(r.Prompt.Inc, asked.System) {
 			opened.System = []byte(r.system)
 		}
-		r.post(opened)
 		asked.Lints = nil // once per turn
-		err := r.read(route.Port.Stream(r.ctx, req))
+		err := r.read(r.stream(route, req, opened))
 		if err == nil {
 			return false, nil
 		}
@@ -227,7 +229,7 @@ const holdBack = 20 * time.Millisecond
 func (r *Reply) post(in turn.Input) {
 	wanted := true
 	switch in := in.(type) {
-	case *turn.ModelOpened:
+	case *turn.ModelOpened, *turn.ModelTalk:
 		wanted = false
 	case *turn.Decoded:
 		wanted = len(in.Events) > 0
@@ -430,6 +432,9 @@ const keptEvents = 64
 func (r *Reply) collect(ev messages.Event) {
 	if ev.Fault != nil && ev.Fault.Limit != "" {
 		r.env.LimitReached(ev.Fault.Limit, 1)
+	}
+	if ev.Kind == messages.EventStop || ev.Kind == messages.EventCut {
+		r.counts = ev.Offset
 	}
 	ev.Text = slices.Clone(ev.Text)
 	r.events = append(r.events, ev)

@@ -30,7 +30,7 @@ func Bodies() []messages.Body {
 	return []messages.Body{
 		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.SessionDescribed{}, &messages.Input{}, &messages.RunBegin{},
 		&messages.RunEnd{}, &messages.RunWithdrawn{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}}, &messages.ActionChunk{Bytes: []byte{}},
-		&messages.ModelReply{}, &messages.ModelFallback{},
+		&messages.ModelReply{}, &messages.ModelFallback{}, &messages.ModelSession{},
 		&messages.UnitText{UnitKind: messages.ResponseUnit}, &messages.UnitText{UnitKind: messages.ThoughtUnit},
 		&messages.UnitText{UnitKind: messages.TextUnit},
 		&messages.Emit{}, &messages.Whisper{}, &messages.ActionDeclared{}, &messages.ActionTemplate{}, &messages.ActionApproval{},

@@ -124,7 +124,6 @@ type Rules struct {
 	RetryDelay time.Duration
 	Provider   string
 	Model      string
-	Mode       string
 	// Target reports whether an action of a reply names an existing target, and its class.
 	// It is pure; nil finds none.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)

@@ -34,6 +34,14 @@ func (m *Machine) modelOpened(in *ModelOpened) {
 	m.flight.parsed.lints = append(m.flight.parsed.lints, req.Lints...)
 }
 
+func (m *Machine) modelTalk(in *ModelTalk) {
+	if !m.generating(in.Ident) {
+		return
+	}
+	body := in.Session
+	m.persist(&body, LazyHold)
+}
+
 func (m *Machine) modelSwitched(in *ModelSwitched) {
 	if !m.generating(in.Ident) {
 		return

@@ -44,6 +44,12 @@ type ModelOpened struct {
 	System  []byte // the blob that Request names, if the journal may not have it
 }
 
+// ModelTalk reports what became of the model session that the next request uses.
+type ModelTalk struct {
+	Ident
+	Session messages.ModelSession
+}
+
 // ModelSwitched reports that another model is tried.
 type ModelSwitched struct {
 	Ident
@@ -236,6 +242,7 @@ func (*Open) input() string          { return "Open" }
 func (*Submit) input() string        { return "Submit" }
 func (*Cancel) input() string        { return "Cancel" }
 func (*ModelOpened) input() string   { return "ModelOpened" }
+func (*ModelTalk) input() string     { return "ModelTalk" }
 func (*ModelSwitched) input() string { return "ModelSwitched" }
 func (*Decoded) input() string       { return "Decoded" }
 func (*ReplyEnd) input() string      { return "ReplyEnd" }

@@ -265,6 +265,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.cancel(in)
 	case *ModelOpened:
 		m.modelOpened(in)
+	case *ModelTalk:
+		m.modelTalk(in)
 	case *ModelSwitched:
 		m.modelSwitched(in)
 	case *Decoded:

@@ -93,6 +93,9 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if cfg.Tuning, err = named.Tune(o.Options); err != nil {
 		return nil, err
 	}
+	if _, ok := cfg.Vendor.(wire.Talker); ok && !o.Whole {
+		return wire.NewTalking(cfg), nil
+	}
 	return wire.New(cfg), nil
 }
 

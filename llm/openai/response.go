@@ -93,6 +93,36 @@ func (v response) request(ask *wire.Ask) (*responseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	return v.body(ask, &turns)
+}
+
+// responseCreate is a request over a WebSocket.
+type responseCreate struct {
+	Type string `json:"type"` // response.create
+	*responseRequest
+	Previous string `json:"previous_response_id,omitempty"`
+}
+
+// Address implements wire.Talker.
+func (v response) Address() string { return v.base + "/responses" }
+
+// Next implements wire.Talker. The system text is an item of the conversation: instructions
+// would have to be sent with each request.
+func (v response) Next(ask *wire.Ask, sent int, parent string) (any, error) {
+	turns, err := wire.Behind(ask, sent)
+	if err != nil {
+		return nil, err
+	}
+	p, err := v.body(ask, &turns)
+	if err != nil {
+		return nil, err
+	}
+	p.Stream = false // it is one in any case
+	return &responseCreate{Type: "response.create", responseRequest: p, Previous: parent}, nil
+}
+
+// body returns a request for turns.
+func (v response) body(ask *wire.Ask, turns *wire.Turns) (*responseRequest, error) {
 	o := ask.Options
 	p := &responseRequest{
 		Model: ask.Model, Stream: !ask.Whole, Instructions: turns.System,
@@ -135,8 +165,11 @@ func responseTurn(t *wire.Turn) (items []any) {
 		items = append(items, json.RawMessage(own))
 	}
 	role := "user"
-	if t.Role == messages.RoleAssistant {
+	switch t.Role {
+	case messages.RoleAssistant:
 		role = "assistant"
+	case messages.RoleSystem:
+		role = "system"
 	}
 	if text := t.Text(); text != "" {
 		items = append(items, textItem{Role: role, Content: text})

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,22 +39,50 @@ const earlier = "(Earlier messages are left out.)"
 // Conversation converts a prompt to turns. It leaves out empty messages, which providers
 // refuse. The error means that no message is left to answer.
 func Conversation(ask *Ask) (Turns, error) {
+	out := ask.turns(0, false)
+	if n := len(out.Turns); n == 0 || out.Turns[n-1].Role != messages.RoleUser {
+		return Turns{}, errNothing
+	}
+	return out, nil
+}
+
+// Behind converts a prompt without its first sent messages, which the provider has. The last of
+// them, if there is one, is the model's. System texts are turns where they stand, and not in
+// Turns.System.
+func Behind(ask *Ask, sent int) (Turns, error) {
+	out := ask.turns(sent, true)
+	for _, t := range slices.Backward(out.Turns) {
+		if t.Role == messages.RoleUser {
+			return out, nil
+		}
+		if t.Role == messages.RoleAssistant {
+			break
+		}
+	}
+	return Turns{}, errNothing
+}
+
+var errNothing = errors.New("there is no message to answer")
+
+// turns converts the messages from one on.
+func (a *Ask) turns(from int, inPlace bool) Turns {
 	var out Turns
 	var system []string
 	var own []*native.Message
-	if len(ask.Tools) > 0 {
-		own = native.Pair(ask.Messages)
-		out.Tools = native.NewFunctions(ask.Tools).All
+	first := max(0, from-1) // results belong to the calls in front of them
+	if len(a.Tools) > 0 {
+		own = native.Pair(a.Messages[first:])
+		out.Tools = native.NewFunctions(a.Tools).All
 	}
-	for i := range ask.Messages {
-		m := &ask.Messages[i]
+	for i := from; i < len(a.Messages); i++ {
+		m := &a.Messages[i]
 		next := Turn{Role: m.Role}
 		switch {
-		case own != nil && own[i] != nil:
-			next.take(own, i, ask.Source)
+		case own != nil && own[i-first] != nil:
+			next.take(own[i-first], i, a.Source)
 		case strings.TrimSpace(m.Text) == "":
 			continue
-		case m.Role == messages.RoleSystem:
+		case m.Role == messages.RoleSystem && !inPlace:
 			system = append(system, m.Text)
 			continue
 		default:
@@ -66,22 +95,23 @@ func Conversation(ask *Ask) (Turns, error) {
 			last.Calls, last.Results = append(last.Calls, next.Calls...), append(last.Results, next.Results...)
 			continue
 		}
-		if len(out.Turns) == 0 && m.Role == messages.RoleAssistant {
+		if m.Role == messages.RoleAssistant && from == 0 && !out.spoken() {
 			out.Turns = append(out.Turns, Turn{Role: messages.RoleUser, Texts: []string{earlier}})
 		}
 		out.Turns = append(out.Turns, next)
 	}
 	out.System = strings.Join(system, "\n\n")
-	if n := len(out.Turns); n == 0 || out.Turns[n-1].Role != messages.RoleUser {
-		return Turns{}, errors.New("there is no message to answer")
-	}
-	return out, nil
+	return out
+}
+
+// spoken reports whether one side has said something.
+func (t *Turns) spoken() bool {
+	return slices.ContainsFunc(t.Turns, func(t Turn) bool { return t.Role != messages.RoleSystem })
 }
 
 // take adds message i in the provider's own form. Signatures and items of another provider are
 // left out; its ids are kept, if it has any.
-func (t *Turn) take(own []*native.Message, i int, source string) {
-	m := own[i]
+func (t *Turn) take(m *native.Message, i int, source string) {
 	if len(m.Calls) == 0 {
 		for k, r := range m.Results {
 			if r.ID == "" {

@@ -1,0 +1,465 @@
+package wiretest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coder/websocket"
+)
+
+// Create is a request for a response, as it came over a WebSocket.
+type Create struct {
+	Conn   int // number of the connection, from 1
+	N      int // number of the request, over all connections, from 1
+	Key    string
+	Body   []byte
+	Parent string
+	New    []Item // the request's own
+	All    []Item // the conversation as the provider has it now
+}
+
+// Item is an item of a conversation.
+type Item struct {
+	Type, Role, Text string // Text is what it says, calls or returns
+	Call             string // id of the call
+}
+
+// String returns the item as one line.
+func (i Item) String() string {
+	if i.Type != "" && i.Type != "message" {
+		return i.Type + " " + i.Call + ": " + i.Text
+	}
+	return i.Role + ": " + i.Text
+}
+
+// Response is what the provider does with a request.
+type Response struct {
+	Text  []string // deltas
+	Calls []Called // behind the text
+	// Step, if set, is received from before each delta behind the first Free ones.
+	Step <-chan struct{}
+	Free int
+	// Before are frames in front of the response, In those before its last delta, Behind those
+	// after its end.
+	Before, In, Behind []string
+	// Error is the code of an error in place of a response, with its status; in the middle
+	// with Text.
+	Error  string
+	Status int
+	// Finish is the type of the last event; "" is response.completed.
+	Finish string
+	// Hang sends nothing behind the text, and Drop breaks the connection there.
+	Hang, Drop bool
+	// Usage are the tokens; the zero value counts bytes/4.
+	Usage Counts
+}
+
+// Talks is a provider on the loopback address that speaks OpenAI's Responses over WebSockets,
+// and keeps what it must for that: the latest conversations of each connection.
+type Talks struct {
+	URL string
+	// Keep is how many conversations of a connection can be gone on from; 0 is 2.
+	Keep int
+	// Refuse answers a handshake with a status; 0 accepts it. It may be nil.
+	Refuse func(conn int) (status int, body string)
+	// Cut breaks each connection after so many bytes of its server; 0 never.
+	Cut atomic.Int64
+
+	// Base reaches the provider, also from a bubble of testing/synctest, in which only
+	// NewPipedTalks can be used.
+	Base http.RoundTripper
+
+	srv    *httptest.Server
+	t      testing.TB
+	answer func(*Create) Response
+	ctx    context.Context
+	hangUp context.CancelFunc
+
+	mu    sync.Mutex
+	conns int
+	seen  []*Create
+	open  map[int]*websocket.Conn
+	sent  int64 // bytes of requests
+}
+
+// NewTalks starts a provider that lives as long as the test. answer is called for each request,
+// from many goroutines.
+func NewTalks(t testing.TB, answer func(*Create) Response) *Talks {
+	s := newTalks(t, answer)
+	s.srv.Listener = &cutting{s.srv.Listener, s}
+	s.srv.Start()
+	s.URL = s.srv.URL
+	return s
+}
+
+// NewPipedTalks is NewTalks without a network: Base alone reaches the provider.
+func NewPipedTalks(t testing.TB, answer func(*Create) Response) *Talks {
+	s := newTalks(t, answer)
+	_ = s.srv.Listener.Close()
+	pipes := &pipes{come: make(chan net.Conn), done: s.ctx.Done()}
+	s.srv.Listener = &cutting{pipes, s}
+	s.srv.Start()
+	s.URL = "http://provider.test"
+	base := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		here, there := net.Pipe()
+		select {
+		case pipes.come <- there:
+			return here, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.ctx.Done():
+			return nil, net.ErrClosed
+		}
+	}}
+	s.Base = base
+	t.Cleanup(base.CloseIdleConnections)
+	return s
+}
+
+func newTalks(t testing.TB, answer func(*Create) Response) *Talks {
+	s := &Talks{t: t, answer: answer, open: map[int]*websocket.Conn{}}
+	s.ctx, s.hangUp = context.WithCancel(context.Background())
+	s.srv = httptest.NewUnstartedServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// pipes is a listener without a network.
+type pipes struct {
+	come chan net.Conn
+	done <-chan struct{}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.come:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (*pipes) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Close breaks all connections.
+func (s *Talks) Close() {
+	s.hangUp()
+	s.srv.CloseClientConnections()
+	s.srv.Close()
+}
+
+// HangUp breaks the open connections, and lets others come.
+func (s *Talks) HangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.open {
+		_ = c.CloseNow()
+	}
+}
+
+// Seen are the requests so far.
+func (s *Talks) Seen() []*Create {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*Create(nil), s.seen...)
+}
+
+// Open and Conns are how many connections there are, and were in all.
+func (s *Talks) Open() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.open) }
+
+// Conns is how many connections there were.
+func (s *Talks) Conns() int { s.mu.Lock(); defer s.mu.Unlock(); return s.conns }
+
+// Sent is how many bytes the requests had.
+func (s *Talks) Sent() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.sent }
+
+// ServeHTTP implements http.Handler.
+func (s *Talks) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	if req.Method == http.MethodGet {
+		s.conns++
+	}
+	n := s.conns
+	s.mu.Unlock()
+	if s.Refuse != nil && req.Method == http.MethodGet {
+		if status, body := s.Refuse(n); status != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+			return
+		}
+	}
+	if req.URL.Path != "/v1/responses" {
+		http.NotFound(w, req)
+		return
+	}
+	if req.Method == http.MethodPost { // without a conversation: the same events, as a stream
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		t := &talk{s: s, key: bearer(req.Header), write: func(frame string) bool {
+			_, err := io.WriteString(w, "data: "+frame+"\n\n")
+			return http.NewResponseController(w).Flush() == nil && err == nil
+		}}
+		t.take(body)
+		return
+	}
+	c, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	c.SetReadLimit(64 << 20)
+	s.mu.Lock()
+	s.open[n] = c
+	s.mu.Unlock()
+	defer func() {
+		_ = c.CloseNow()
+		s.mu.Lock()
+		delete(s.open, n)
+		s.mu.Unlock()
+	}()
+	t := &talk{s: s, conn: n, key: bearer(req.Header), write: func(frame string) bool {
+		return c.Write(s.ctx, websocket.MessageText, []byte(frame)) == nil
+	}}
+	for {
+		kind, body, err := c.Read(s.ctx)
+		if err != nil || kind != websocket.MessageText || !t.take(body) {
+			return
+		}
+	}
+}
+
+// talk is one connection.
+type talk struct {
+	s     *Talks
+	conn  int // 0 is a request over HTTP
+	key   string
+	write func(frame string) bool
+	kept  []kept
+}
+
+type kept struct {
+	id    string
+	items []Item
+}
+
+// wireItem is an item as it is sent.
+type wireItem struct {
+	Type, Role, Name, Arguments, Output string
+	Content                             any
+	CallID                              string `json:"call_id"`
+}
+
+func (i *wireItem) item() Item {
+	text, _ := i.Content.(string)
+	switch i.Type {
+	case "function_call":
+		text = i.Name + i.Arguments
+	case "function_call_output":
+		text = i.Output
+	}
+	return Item{Type: i.Type, Role: i.Role, Text: text, Call: i.CallID}
+}
+
+func (t *talk) refuse(status int, code string) bool {
+	return t.write(fmt.Sprintf(`{"type":"error","status":%d,"error":{"type":"invalid_request_error","code":%s,"message":"SECRET no","param":null}}`, status, jsonString(code)))
+}
+
+// take answers a request, and reports whether the connection goes on.
+func (t *talk) take(body []byte) bool {
+	var b struct {
+		Type, Model string
+		Store       *bool
+		Stream      *bool
+		Background  *bool
+		Parent      string `json:"previous_response_id"`
+		Input       []wireItem
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		t.s.t.Errorf("a request that is no JSON: %v: %s", err, body)
+		return false
+	}
+	if (b.Type == "response.create") != (t.conn > 0) || (b.Stream == nil) != (t.conn > 0) || b.Store == nil || *b.Store || b.Background != nil || b.Model == "" {
+		t.s.t.Errorf("a request that the provider does not take: %s", body)
+	}
+	c := &Create{Conn: t.conn, Key: t.key, Body: body, Parent: b.Parent}
+	for i := range b.Input {
+		c.New = append(c.New, b.Input[i].item())
+	}
+	found := b.Parent == ""
+	for _, k := range t.kept {
+		if k.id == b.Parent {
+			c.All, found = append(c.All, k.items...), true
+		}
+	}
+	c.All = append(c.All, c.New...)
+	t.s.mu.Lock()
+	t.s.sent += int64(len(body))
+	t.s.seen = append(t.s.seen, c)
+	c.N = len(t.s.seen)
+	t.s.mu.Unlock()
+	if !found {
+		return t.refuse(400, "previous_response_not_found")
+	}
+	return t.say(c, t.s.answer(c))
+}
+
+// say sends a response.
+func (t *talk) say(c *Create, r Response) bool {
+	id := fmt.Sprintf("resp_%d", c.N)
+	seq := 0
+	out := func(format string, args ...any) bool {
+		seq++
+		return t.write(strings.Replace(fmt.Sprintf(format, args...), "{", fmt.Sprintf(`{"sequence_number":%d,`, seq), 1))
+	}
+	for _, f := range r.Before {
+		if !t.write(f) {
+			return false
+		}
+	}
+	if r.Error != "" && len(r.Text) == 0 {
+		t.evict(c.Parent)
+		return t.refuse(r.Status, r.Error)
+	}
+	if r.Drop && len(r.Text) == 0 {
+		return false
+	}
+	out(`{"type":"response.created","response":{"id":%q,"object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`, id)
+	out(`{"type":"response.in_progress","response":{"id":%q,"object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`, id)
+	text := strings.Join(r.Text, "")
+	index := 0
+	if text != "" || len(r.Calls) == 0 {
+		out(`{"type":"response.output_item.added","output_index":0,"item":{"id":"msg_%d","type":"message","status":"in_progress","role":"assistant","content":[]}}`, c.N)
+		out(`{"type":"response.content_part.added","item_id":"msg_%d","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}`, c.N)
+		for i, delta := range r.Text {
+			if r.Step != nil && i >= r.Free {
+				select {
+				case <-r.Step:
+				case <-t.s.ctx.Done():
+					return false
+				}
+			}
+			if i == len(r.Text)-1 {
+				for _, f := range r.In {
+					t.write(f)
+				}
+			}
+			if !out(`{"type":"response.output_text.delta","item_id":"msg_%d","output_index":0,"content_index":0,"delta":%s}`, c.N, jsonString(delta)) {
+				return false
+			}
+		}
+		switch {
+		case r.Error != "":
+			t.evict(c.Parent)
+			return t.refuse(r.Status, r.Error)
+		case r.Hang:
+			return true
+		case r.Drop:
+			return false
+		}
+		out(`{"type":"response.output_text.done","item_id":"msg_%d","output_index":0,"content_index":0,"text":%s}`, c.N, jsonString(text))
+		out(`{"type":"response.output_item.done","output_index":0,"item":{"id":"msg_%d","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":%s,"annotations":[]}]}}`, c.N, jsonString(text))
+		index++
+	}
+	items := append([]Item(nil), c.All...)
+	if text != "" {
+		items = append(items, Item{Type: "message", Role: "assistant", Text: text})
+	}
+	for i, call := range r.Calls {
+		half := len(call.Args) / 2
+		out(`{"type":"response.output_item.added","output_index":%d,"item":{"id":"fc_%d","type":"function_call","status":"in_progress","call_id":%s,"name":%s,"arguments":""}}`, index+i, i, jsonString(call.ID), jsonString(call.Name))
+		for _, piece := range []string{call.Args[:half], call.Args[half:]} {
+			out(`{"type":"response.function_call_arguments.delta","item_id":"fc_%d","output_index":%d,"delta":%s}`, i, index+i, jsonString(piece))
+		}
+		out(`{"type":"response.output_item.done","output_index":%d,"item":{"id":"fc_%d","type":"function_call","status":"completed","call_id":%s,"name":%s,"arguments":%s}}`, index+i, i, jsonString(call.ID), jsonString(call.Name), jsonString(call.Args))
+		items = append(items, Item{Type: "function_call", Text: call.Name + call.Args, Call: call.ID})
+	}
+	u := r.Usage
+	if u == (Counts{}) {
+		for _, i := range c.All {
+			u.All += int64(len(i.Text)+3) / 4
+		}
+		u.Output = int64(len(text)+3) / 4
+	}
+	if r.Finish == "" {
+		keep := t.s.Keep
+		if keep == 0 {
+			keep = 2
+		}
+		if t.kept = append(t.kept, kept{id, items}); len(t.kept) > keep {
+			t.kept = t.kept[len(t.kept)-keep:]
+		}
+		r.Finish = "response.completed"
+	}
+	out(`{"type":%q,"response":{"id":%q,"object":"response","status":%q,"error":null,"incomplete_details":{"reason":"max_output_tokens"},"output":[],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,"total_tokens":%d}}}`,
+		r.Finish, id, strings.TrimPrefix(r.Finish, "response."), u.All, u.CacheRead, u.Output, u.All+u.Output)
+	for _, f := range r.Behind {
+		t.write(f)
+	}
+	return true
+}
+
+// evict forgets a conversation, as the provider does after an error.
+func (t *talk) evict(id string) {
+	for i := range t.kept {
+		if t.kept[i].id == id {
+			t.kept = append(t.kept[:i:i], t.kept[i+1:]...)
+			return
+		}
+	}
+}
+
+// cutting breaks connections after Talks.Cut bytes.
+type cutting struct {
+	net.Listener
+	s *Talks
+}
+
+// Accept implements net.Listener.
+func (l *cutting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &cutConn{Conn: c, left: l.s.Cut.Load()}, nil
+}
+
+// cutConn is a connection that breaks after left bytes; 0 never.
+type cutConn struct {
+	net.Conn
+	left int64
+}
+
+// Write implements net.Conn. One goroutine at a time writes.
+func (c *cutConn) Write(p []byte) (int, error) {
+	switch {
+	case c.left == 0:
+		return c.Conn.Write(p)
+	case c.left < 0:
+		return 0, net.ErrClosed
+	}
+	n := min(c.left, int64(len(p)))
+	_, err := c.Conn.Write(p[:n])
+	if c.left -= n; c.left == 0 {
+		_ = c.Conn.Close()
+		c.left = -1
+		return int(n), net.ErrClosed
+	}
+	return int(n), err
+}

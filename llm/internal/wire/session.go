@@ -1,0 +1,490 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Talker is a Vendor that keeps conversations on a WebSocket, over which both sides send JSON
+// events, one a message.
+type Talker interface {
+	Vendor
+	// Address is that of the WebSocket, with the scheme of HTTP.
+	Address() string
+	// Next returns the request for a reply to the messages behind the first sent, for
+	// encoding/json; parent is the id of the response after which the conversation goes on,
+	// "" for a new one. The error describes what is wrong with the request.
+	Next(ask *Ask, sent int, parent string) (any, error)
+}
+
+// Bounds of sessions (docs/spec/model-sessions.md).
+const (
+	sessionAge   = 55 * time.Minute // providers end a connection after 60
+	sessionDrain = 2 * time.Second  // for the rest of a reply that was left
+	sessionQuiet = time.Minute      // between two events of a reply
+	sessionWrite = 10 * time.Second
+	sessionClose = 5 * time.Second
+)
+
+// Talking is a Model whose provider keeps conversations. It implements llm.SessionModel.
+type Talking struct{ *Model }
+
+// NewTalking makes a Talking; the Vendor of cfg is a Talker.
+func NewTalking(cfg Config) *Talking { return &Talking{New(cfg)} }
+
+// Connect implements llm.SessionModel: one connection, with one key.
+func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, error) {
+	talker := m.cfg.Vendor.(Talker)
+	keys := m.cfg.Keys.For(req.Model)
+	key, err := keys.Take()
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{keys: keys, key: key, header: m.cfg.Header, scheme: m.cfg.Scheme, sent: true}
+	asked, cancel := context.WithTimeoutCause(ctx, m.cfg.FirstByte, errFirstByte)
+	defer cancel()
+	header := http.Header{"User-Agent": {"stile"}}
+	if v := key.Value(); v != "" {
+		header.Set(m.cfg.Header, m.cfg.Scheme+v)
+	}
+	conn, res, err := websocket.Dial(asked, talker.Address(), &websocket.DialOptions{
+		HTTPClient: &http.Client{
+			Transport:     m.cfg.Base,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would get the key
+		},
+		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			x.status, x.wait = res.StatusCode, retryAfter(res.Header, time.Now())
+			body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // a part is enough
+			x.refused, x.explained = parseRefusal(body)
+			x.foreign = res.StatusCode/100 == 2 && !x.explained
+		}
+		return nil, m.fail(asked, x, &Reply{}, err)
+	}
+	conn.SetReadLimit(int64(m.maxEvent()))
+	s := &session{m: m.Model, talker: talker, conn: conn, keys: keys, key: key, expires: time.Now().Add(sessionAge), over: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go s.listen()
+	return s, nil
+}
+
+// session is a conversation on one connection. One goroutine reads the connection while it is
+// open, so that the provider's pings are answered and its end is seen.
+type session struct {
+	m       *Model
+	talker  Talker
+	conn    *websocket.Conn
+	keys    *llm.Keys
+	key     llm.Key
+	expires time.Time
+	ctx     context.Context // of the connection
+	stop    context.CancelFunc
+	closing sync.Once
+	over    chan struct{} // closed when the connection is not read any more
+
+	mu       sync.Mutex
+	flow     flow
+	reader   *reader       // of the reply; nil when it was left, or there is none
+	settled  chan struct{} // closed when the end of a reply that was left is known; nil for none
+	dropped  bool          // something of that reply was not taken
+	kept     bool          // the conversation has the last reply
+	strays   int64         // events that belonged to no request
+	oversize bool          // an event was over its bound
+	parent   point         // of the last request
+	latest   point         // after its reply
+}
+
+// point is a place in a conversation: behind its first n messages.
+type point struct {
+	n  int
+	id string
+}
+
+// reader takes the events of a reply.
+type reader struct {
+	events chan arrival
+	left   chan struct{} // closed when it takes no more
+}
+
+// arrival is an event of a reply.
+type arrival struct {
+	data []byte
+	head head
+	is   verdict
+}
+
+// listen reads the connection to its end.
+func (s *session) listen() {
+	var err error
+	defer func() {
+		s.stop()
+		_ = s.conn.CloseNow() // it may be closed
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.oversize = errors.Is(err, websocket.ErrMessageTooBig)
+		s.settle(false)
+		close(s.over)
+	}()
+	for {
+		var kind websocket.MessageType
+		var data []byte
+		if kind, data, err = s.conn.Read(s.ctx); err != nil {
+			return
+		}
+		a := arrival{data: data, is: breaks}
+		if kind == websocket.MessageText {
+			if Decode(data, &a.head) != nil {
+				a.head = head{}
+			}
+		}
+		if !s.arrived(a) {
+			return
+		}
+	}
+}
+
+// arrived passes an event on, and reports whether the connection goes on.
+func (s *session) arrived(a arrival) bool {
+	s.mu.Lock()
+	a.is = s.flow.take(&a.head)
+	to := s.reader
+	if a.is == stray {
+		s.strays++
+	}
+	if to == nil {
+		defer s.mu.Unlock()
+		return s.drain(a)
+	}
+	s.mu.Unlock()
+	if a.is == stray {
+		return true
+	}
+	select {
+	case to.events <- a:
+		return a.is != breaks
+	case <-s.ctx.Done():
+		return false
+	case <-to.left:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.drain(a)
+	}
+}
+
+// drain takes an event that no reader takes. s.mu is held.
+func (s *session) drain(a arrival) bool {
+	switch a.is {
+	case stray:
+	case passes:
+		s.dropped = s.dropped || says(&a)
+	case closes:
+		s.dropped = s.dropped || a.head.Type != "response.completed"
+		s.settle(!s.dropped)
+	case breaks:
+		return false
+	}
+	return true
+}
+
+// says reports whether an event has a part of the reply that is more than white space.
+func says(a *arrival) bool {
+	var e struct {
+		Delta Raw `json:"delta"`
+		Item  struct {
+			Type string `json:"type"`
+		} `json:"item"`
+	}
+	if Decode(a.data, &e) != nil {
+		return true
+	}
+	if !a.head.says() {
+		return e.Item.Type == "function_call"
+	}
+	var t text
+	if !t.add(e.Delta) {
+		return true
+	}
+	t.flush()
+	return len(bytes.TrimSpace(t.out)) > 0
+}
+
+// settle notes whether the conversation has the last reply. s.mu is held.
+func (s *session) settle(kept bool) {
+	if s.kept = kept; kept {
+		s.latest.id = s.flow.last
+	} else {
+		s.latest = point{}
+	}
+	if s.settled != nil {
+		close(s.settled)
+		s.settled = nil
+	}
+}
+
+// Settle implements llm.Session.
+func (s *session) Settle(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	wait := s.settled
+	s.mu.Unlock()
+	if wait != nil {
+		late := time.NewTimer(sessionDrain)
+		defer late.Stop()
+		select {
+		case <-wait:
+		case <-late.C:
+			s.stop()
+			<-s.over
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	if s.Ended() {
+		return false, s.m.fail(ctx, &exchange{keys: s.keys, sent: true}, &Reply{}, nil)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept, nil
+}
+
+// Ended implements llm.Session.
+func (s *session) Ended() bool { return s.ctx.Err() != nil }
+
+// Expires implements llm.Session.
+func (s *session) Expires() time.Time { return s.expires }
+
+// Close implements llm.Session.
+func (s *session) Close() error {
+	s.closing.Do(func() {
+		late := time.AfterFunc(sessionClose, s.stop)
+		defer late.Stop()
+		_ = s.conn.Close(websocket.StatusNormalClosure, "") // a server that is gone does not answer
+		s.stop()
+		<-s.over
+	})
+	return nil
+}
+
+// Continue implements llm.Session.
+func (s *session) Continue(ctx context.Context, req llm.Request, sent int) iter.Seq2[llm.Chunk, error] {
+	return llm.Bound(func(yield func(llm.Chunk, error) bool) { s.converse(ctx, &req, sent, yield) }, req.MaxReplyBytes)
+}
+
+// lost is the failure of a request that goes on from where the conversation is not.
+func lost() error {
+	return llm.Fail(llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLost}, "the conversation does not have what the request goes on from")
+}
+
+func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yield func(llm.Chunk, error) bool) {
+	if ctx.Err() != nil {
+		yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+		return
+	}
+	x := &exchange{keys: s.keys, key: s.key, header: s.m.cfg.Header, scheme: s.m.cfg.Scheme}
+	r := &Reply{}
+	r.writes(req)
+	for i := range req.Messages {
+		r.prompt += int64(len(req.Messages[i].Text)) // all of it is read, and billed
+	}
+	from, ok := s.from(sent)
+	if !ok {
+		yield(llm.Chunk{}, lost())
+		return
+	}
+	frame, err := s.frame(x, req, sent, from.id)
+	if err != nil {
+		yield(llm.Chunk{}, s.m.fail(ctx, x, r, err))
+		return
+	}
+	in := s.begin(from, len(req.Messages))
+	defer s.leave(in)
+	x.sent = true
+	writing, cancel := context.WithTimeout(ctx, sessionWrite)
+	err = s.conn.Write(writing, websocket.MessageText, frame)
+	cancel()
+	if err != nil {
+		s.stop()
+	} else if !s.take(ctx, in, r, req, x, yield) {
+		return
+	}
+	switch {
+	case ctx.Err() != nil:
+		c := llm.Chunk{Finish: messages.FinishCancelled}
+		s.m.price(&c, r.estimate(), req.Model)
+		if rest := r.take(); len(bytes.TrimSpace(rest)) > 0 || r.calls != nil && r.calls.Called() {
+			s.drops()
+		}
+		yield(c, nil)
+	case err == nil && r.failed == nil && r.finish != "":
+		c := llm.Chunk{Finish: r.finish}
+		c.Text, c.Side = r.rest(s.m.source(req))
+		s.m.price(&c, r.estimate(), req.Model)
+		yield(c, nil)
+	default:
+		s.forget()
+		failure := s.m.fail(ctx, x, r, err)
+		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth {
+			s.stop() // the next connection takes the next key
+		}
+		yield(llm.Chunk{}, failure)
+	}
+}
+
+// frame returns the request as it is sent.
+func (s *session) frame(x *exchange, req *llm.Request, sent int, parent string) (frame []byte, err error) {
+	if x.options, err = s.m.cfg.Tuning.of(req); err != nil {
+		return nil, err
+	}
+	body, err := s.talker.Next(&Ask{Request: req, Options: x.options, Source: s.m.source(req)}, sent, parent)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // as in Post
+	if err := enc.Encode(body); err != nil {
+		return nil, err
+	}
+	if frame = bytes.TrimSuffix(b.Bytes(), []byte("\n")); len(x.options.Extra) > 0 {
+		return merged(frame, x.options.Extra)
+	}
+	return frame, nil
+}
+
+// from returns the point behind the first sent messages, and whether the conversation has it.
+func (s *session) from(sent int) (point, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case sent == 0:
+		return point{}, true
+	case s.kept && sent == s.latest.n:
+		return s.latest, true
+	case sent == s.parent.n:
+		return s.parent, true
+	}
+	return point{}, false
+}
+
+// begin makes ready for the reply to a prompt of n messages.
+func (s *session) begin(from point, n int) *reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := &reader{events: make(chan arrival), left: make(chan struct{})}
+	s.flow.ask()
+	s.reader, s.parent, s.latest, s.kept, s.dropped = in, from, point{n: n + 1}, false, false
+	return in
+}
+
+// leave ends the reading of a reply. If its end has not come, the rest is dropped.
+func (s *session) leave(in *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(in.left)
+	s.reader = nil
+	if s.flow.phase != quiet && !s.Ended() {
+		s.settled = make(chan struct{})
+	}
+}
+
+// drops notes that something of the reply was not taken.
+func (s *session) drops() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = true
+}
+
+// forget notes that the provider may have dropped what the request was built upon.
+func (s *session) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parent, s.latest, s.kept = point{}, point{}, false
+}
+
+// take reads the reply to its end. It returns false when the receiver stopped.
+func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Request, x *exchange, yield func(llm.Chunk, error) bool) bool {
+	events := s.m.cfg.Vendor.Events()
+	silence := time.NewTimer(s.m.cfg.FirstByte)
+	defer silence.Stop()
+	for begun := false; ; begun = true {
+		var a arrival
+		select {
+		case a = <-in.events:
+			silence.Reset(sessionQuiet)
+		case <-ctx.Done():
+			return true
+		case <-silence.C:
+			if s.stop(); begun {
+				r.ended(io.EOF)
+			}
+			return true
+		case <-s.over:
+			s.mu.Lock()
+			oversize := s.oversize
+			s.mu.Unlock()
+			switch {
+			case oversize:
+				r.ended(errOversized)
+			case begun:
+				r.ended(io.EOF)
+			}
+			return true
+		}
+		if a.is == breaks {
+			s.stop()
+			r.failed = &llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
+			return true
+		}
+		s.event(events, a, r)
+		if r.calls != nil && req.MaxReplyBytes > 0 && int64(r.calls.Held()) > req.MaxReplyBytes {
+			r.calls.Finish(messages.FinishComplete) // and the reply is over its bound
+		}
+		if !s.m.hand(r, req, yield) {
+			return false
+		}
+		if a.is == closes || r.failed != nil {
+			if r.failed == nil && r.finish == "" {
+				r.ended(io.EOF)
+			}
+			s.mu.Lock()
+			s.settle(a.head.Type == "response.completed" && r.failed == nil)
+			s.mu.Unlock()
+			return true
+		}
+	}
+}
+
+// event adds an event to the reply.
+func (s *session) event(events Events, a arrival, r *Reply) {
+	if a.head.Type == "error" {
+		refused, _ := parseRefusal(a.data)
+		var e struct {
+			Status Count `json:"status"`
+		}
+		_ = Decode(a.data, &e) // a status that is none is none
+		f := refused.failure(int(e.Status.N), 0)
+		r.failed = &f
+		return
+	}
+	if events.Event(Event{Name: a.head.Type, Data: a.data}, r) != nil {
+		s.stop()
+		r.failed = &llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
+	}
+	if r.withheld != "" {
+		r.failed = &llm.Failure{Kind: llm.KindFiltered, Code: harmless(strings.TrimSpace(r.withheld))}
+	}
+}

@@ -1,0 +1,425 @@
+package openai
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/seed14be6753/stile/internal/wiretest"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/internal/wire"
+	"github.com/seed14be6753/stile/llm/llmtest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// keeps is a model of a provider that keeps conversations.
+func keeps(t testing.TB, srv *wiretest.Talks, change func(*Options)) llm.SessionModel {
+	t.Helper()
+	o := Options{BaseURL: srv.URL + "/v1", API: Responses, Base: srv.Base, Prices: map[string]llm.Price{"m": {Input: 1e6, Output: 2e6}}}
+	if change != nil {
+		change(&o)
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(llm.SessionModel)
+}
+
+// connect opens a conversation that the test's end closes.
+func connect(t testing.TB, m llm.SessionModel) llm.Session {
+	t.Helper()
+	s, err := m.Connect(t.Context(), llm.Request{Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// prompted is a prompt of these texts: the user's and the model's, in turn.
+func prompted(texts ...string) llm.Request {
+	r := llm.Request{Model: "m", Session: "s", Messages: []messages.Message{{Role: messages.RoleSystem, Text: "Be brief."}}}
+	for i, text := range texts {
+		role := messages.RoleUser
+		if i%2 == 1 {
+			role = messages.RoleAssistant
+		}
+		r.Messages = append(r.Messages, messages.Message{Role: role, Text: text})
+	}
+	return r
+}
+
+// read reads a reply to its end.
+func read(ctx context.Context, s llm.Session, r llm.Request, sent int) (o llmtest.Outcome) {
+	for c, err := range s.Continue(ctx, r, sent) {
+		o.Take(c, err)
+	}
+	if o.Broken != "" || o.Err == nil && o.Finish == "" {
+		o.Err = errors.Join(o.Err, errors.New("llmtest: "+o.Broken+" or without an end"))
+	}
+	return o
+}
+
+func settled(t testing.TB, s llm.Session, want bool) {
+	t.Helper()
+	if kept, err := s.Settle(t.Context()); err != nil || kept != want {
+		t.Errorf("settled as %v, %v; want %v", kept, err, want)
+	}
+}
+
+// Frames are those that the official SDK makes.
+func TestFramesAreTheSDKs(t *testing.T) {
+	v := response{vendor{options: Options{MaxTokens: 500}, base: "http://host/v1"}}
+	tools := []messages.ToolSpec{{Name: "file.read", Description: "Reads.", Schema: `{"type":"object"}`}}
+	own := func(role, text string) responses.ResponseInputItemUnionParam {
+		return responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRole(role))
+	}
+	base := func() responses.ResponsesClientEventResponseCreateParam {
+		p := responses.ResponsesClientEventResponseCreateParam{
+			Model: "m", Store: param.NewOpt(false), MaxOutputTokens: param.NewOpt(int64(500)),
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		req    llm.Request
+		sent   int
+		parent string
+		want   func(*responses.ResponsesClientEventResponseCreateParam)
+	}{
+		"everything": {
+			prompted("One", "Two", "Three <b>"), 0, "",
+			func(p *responses.ResponsesClientEventResponseCreateParam) {
+				p.Input.OfResponse = &responses.ResponseInputParam{own("system", "Be brief."), own("user", "One"), own("assistant", "Two"), own("user", "Three <b>")}
+			},
+		},
+		"what is new": {
+			prompted("One", "Two", "Three <b>"), 3, "resp_1",
+			func(p *responses.ResponsesClientEventResponseCreateParam) {
+				p.PreviousResponseID = param.NewOpt("resp_1")
+				p.Input.OfResponse = &responses.ResponseInputParam{own("user", "Three <b>")}
+			},
+		},
+		"results": {
+			llm.Request{Model: "m", Messages: called(t, "two", "ok", ""), Dialect: "cogency", Tools: tools},
+			2, "resp_1",
+			func(p *responses.ResponsesClientEventResponseCreateParam) {
+				p.PreviousResponseID = param.NewOpt("resp_1")
+				out := func(id, text string) responses.ResponseInputItemUnionParam {
+					o := responses.ResponseInputItemParamOfFunctionCallOutput(text)
+					o.OfFunctionCallOutput.CallID = param.NewOpt(id)
+					return o
+				}
+				p.Input.OfResponse = &responses.ResponseInputParam{out("c1", "fair & square"), out(wire.MadeID+"1_1", ""), own("user", "ok")}
+				p.Include = []responses.ResponseIncludable{"reasoning.encrypted_content"}
+				p.Tools = []responses.ToolUnionParam{{OfFunction: &responses.FunctionToolParam{Name: "file_read", Description: param.NewOpt("Reads."), Parameters: map[string]any{"type": "object"}, Strict: param.NewOpt(false)}}}
+			},
+		},
+	} {
+		c.req.Session = ""
+		body, err := v.Next(&wire.Ask{Request: &c.req, Options: &wire.Options{}, Source: "here"}, c.sent, c.parent)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		want := base()
+		c.want(&want)
+		var a, b any
+		for of, to := range map[any]*any{body: &a, any(&want): &b} {
+			text, err := jsonOf(of)
+			if err == nil {
+				err = json.Unmarshal(text, to)
+			}
+			if err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		if diff := gocmp.Diff(b, a); diff != "" {
+			t.Errorf("%s (-SDK +ours):\n%s", name, diff)
+		}
+	}
+}
+
+// A conversation goes on from where it is, and only from there.
+func TestSessionGoesOn(t *testing.T) {
+	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+		return wiretest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+	})
+	s := connect(t, keeps(t, srv, nil))
+	o := read(t.Context(), s, prompted("One"), 0)
+	if o.Err != nil || o.Text != "reply 1" || o.Finish != messages.FinishComplete || o.Usage != (messages.Usage{Input: 10, CacheRead: 4, Output: 3}) || o.Cost == 0 {
+		t.Fatalf("%+v", o)
+	}
+	settled(t, s, true)
+	if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 3); o.Err != nil || o.Text != "reply 2" {
+		t.Fatalf("%+v", o)
+	}
+	// From the point before once more, as after a reply that the journal has otherwise.
+	if o := read(t.Context(), s, prompted("One", "reply 1", "Two", "another", "Three"), 3); o.Err != nil || o.Text != "reply 3" {
+		t.Fatalf("%+v", o)
+	}
+	var lines []string
+	for _, i := range srv.Seen()[2].All {
+		lines = append(lines, i.String())
+	}
+	if got := strings.Join(lines, "|"); got != "system: Be brief.|user: One|assistant: reply 1|user: Two|assistant: another|user: Three" {
+		t.Errorf("the provider has %s", got)
+	}
+	if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 2); llm.FailureOf(o.Err).Code != llm.CodeLost || len(srv.Seen()) != 3 {
+		t.Errorf("a point that the conversation never had: %+v", o)
+	}
+}
+
+// What the model goes on to say when its reply was left is dropped, and the conversation says
+// whether there was anything.
+func TestSessionDrains(t *testing.T) {
+	for name, c := range map[string]struct {
+		text []string
+		kept bool
+	}{
+		"nothing":     {[]string{"until here"}, true},
+		"white space": {[]string{"until here", "\n", " \n"}, true},
+		"more":        {[]string{"until here", " \n", "and more"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := make(chan struct{})
+			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: c.text, Step: step, Free: 1}
+			})
+			s := connect(t, keeps(t, srv, nil))
+			for chunk, err := range s.Continue(t.Context(), prompted("One"), 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(chunk.Text) == "until here" {
+					break
+				}
+			}
+			close(step)
+			settled(t, s, c.kept)
+			// The next request is answered for itself.
+			if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil || o.Text != strings.Join(c.text, "") {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		step := make(chan struct{})
+		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
+		})
+		s := connect(t, keeps(t, srv, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var o llmtest.Outcome
+		for c, err := range s.Continue(ctx, prompted("One"), 0) {
+			o.Take(c, err)
+			cancel()
+		}
+		if o.Err != nil || o.Text != "until here" || o.Finish != messages.FinishCancelled || o.Usage.Output == 0 {
+			t.Errorf("%+v", o)
+		}
+		close(step)
+		settled(t, s, false)
+	})
+	t.Run("without an end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: []string{"until here", "more"}, Step: make(chan struct{}), Free: 1}
+			})
+			s := connect(t, keeps(t, srv, nil))
+			for range s.Continue(t.Context(), prompted("One"), 0) {
+				break
+			}
+			began := time.Now()
+			if _, err := s.Settle(t.Context()); err == nil || !s.Ended() || time.Since(began) != 2*time.Second {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+		})
+	})
+}
+
+// Every way in which a provider can fail ends the request with a failure that says what can be
+// done, or is passed over.
+func TestSessionFails(t *testing.T) {
+	created := `{"type":"response.created","response":{"id":"other"}}`
+	delta := `{"type":"response.output_text.delta","output_index":0,"delta":"STRAY"}`
+	for name, c := range map[string]struct {
+		say  wiretest.Response
+		want llm.Failure // Kind and Code, Status
+		text string
+		gone bool
+		good bool // passed over
+	}{
+		"lost":                {say: wiretest.Response{Error: llm.CodeLost, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLost, Status: 400}},
+		"limit":               {say: wiretest.Response{Error: llm.CodeLimit, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLimit, Status: 400}},
+		"overloaded":          {say: wiretest.Response{Error: "server_is_overloaded", Status: 503}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "server_is_overloaded", Status: 503}},
+		"too long":            {say: wiretest.Response{Error: "context_length_exceeded", Status: 400}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded", Status: 400}},
+		"key":                 {say: wiretest.Response{Error: "invalid_api_key", Status: 401}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key", Status: 401}, gone: true},
+		"in the middle":       {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "server_error", Status: 500}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error", Status: 500}, text: "begun"},
+		"failed":              {say: wiretest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer}, text: "begun"},
+		"broken off":          {say: wiretest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
+		"gone":                {say: wiretest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}, gone: true},
+		"garbage":             {say: wiretest.Response{Before: []string{"{"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
+		"no event":            {say: wiretest.Response{Before: []string{"7"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
+		"two at once":         {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{created}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
+		"a wrong delta":       {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"type":"response.output_text.delta","delta":7}`}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
+		"huge":                {say: wiretest.Response{Before: []string{`{"type":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}, gone: true},
+		"late deltas":         {say: wiretest.Response{Before: []string{delta, delta}, Text: []string{"well"}}, text: "well", good: true},
+		"another's end":       {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.completed","response":{"id":"other"}}`}}, text: "well", good: true},
+		"another's lane":      {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.output_text.delta","stream_id":"x","delta":"STRAY"}`}}, text: "well", good: true},
+		"more than asked for": {say: wiretest.Response{Text: []string{"well"}, Behind: []string{created, delta}}, text: "well", good: true},
+		"unknown events":      {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.new","x":{"delta":"STRAY"}}`}}, text: "well", good: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := wiretest.NewPipedTalks(t, func(create *wiretest.Create) wiretest.Response {
+					if create.N == 1 {
+						return c.say
+					}
+					return wiretest.Response{Text: []string{"again"}}
+				})
+				s := connect(t, keeps(t, srv, func(o *Options) { o.MaxEventBytes = 64 << 10 }))
+				o := read(t.Context(), s, prompted("One"), 0)
+				if c.good && (o.Err != nil || o.Text != c.text) {
+					t.Fatalf("%+v", o)
+				}
+				if f := llm.FailureOf(o.Err); !c.good && (messages.CodeOf(o.Err) != messages.ErrModel || f.Kind != c.want.Kind || f.Code != c.want.Code || f.Status != c.want.Status || o.Text != c.text || strings.Contains(o.Err.Error(), "SECRET")) {
+					t.Fatalf("%+v\n%+v", f, o)
+				}
+				synctest.Wait() // all that the provider has sent is here
+				if s.Ended() != c.gone {
+					t.Fatalf("ended: %v", s.Ended())
+				}
+				if c.gone {
+					if _, err := s.Settle(t.Context()); err == nil {
+						t.Error("an ended session settles")
+					}
+					return
+				}
+				settled(t, s, c.good)
+				if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil || o.Text != "again" {
+					t.Errorf("the next request: %+v", o)
+				}
+			})
+		})
+	}
+}
+
+// A provider that says nothing is given up after the time for the first event, or for the next.
+func TestSessionSilence(t *testing.T) {
+	for name, free := range map[string]int{"from the start": 0, "in the middle": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				step := make(chan struct{})
+				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+					return wiretest.Response{Text: []string{"x", "y"}, Step: step, Free: free}
+				})
+				s := connect(t, keeps(t, srv, nil))
+				began := time.Now()
+				o := read(t.Context(), s, prompted("One"), 0)
+				if f := llm.FailureOf(o.Err); f.Kind != llm.KindTruncated || time.Since(began) != time.Minute || !s.Ended() {
+					t.Errorf("%+v after %s: %+v", f, time.Since(began), o)
+				}
+			})
+		})
+	}
+	t.Run("without a word", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hold := make(chan struct{})
+			defer close(hold)
+			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+				<-hold
+				return wiretest.Response{}
+			})
+			s := connect(t, keeps(t, srv, nil))
+			began := time.Now()
+			o := read(t.Context(), s, prompted("One"), 0)
+			if f := llm.FailureOf(o.Err); f.Kind != llm.KindNetwork || time.Since(began) != 30*time.Second || !s.Ended() {
+				t.Errorf("%+v after %s: %+v", f, time.Since(began), o)
+			}
+		})
+	})
+}
+
+// A handshake that fails has the failures of a request, and shows no key.
+func TestSessionRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   llm.Kind
+	}{
+		"key":          {401, `{"error":{"code":"invalid_api_key","message":"sk-live-secret is wrong"}}`, llm.KindAuth},
+		"rate":         {429, `{"error":{"code":"rate_limit_exceeded"}}`, llm.KindRateLimit},
+		"server":       {500, `oops`, llm.KindServer},
+		"no such path": {404, `not here`, llm.KindRequest},
+		"a page":       {200, `<html>`, llm.KindGarbage},
+		"elsewhere":    {302, ``, llm.KindRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := wiretest.NewTalks(t, nil)
+			srv.Refuse = func(int) (int, string) { return c.status, c.body }
+			keys, err := llm.FindKeys([]string{"K"}, func(string) (string, bool) { return "sk-live-secret", true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := keeps(t, srv, func(o *Options) { o.Keys = llm.NewKeys(keys...) })
+			_, err = m.Connect(t.Context(), llm.Request{Model: "m"})
+			if f := llm.FailureOf(err); f.Kind != c.want || c.status != 200 && f.Status != c.status || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%+v: %v", f, err)
+			}
+		})
+	}
+}
+
+// A connection that breaks after any byte ends with the whole reply, or a failure and what came
+// of it.
+func TestSessionCutAnywhere(t *testing.T) {
+	const whole = "two pieces"
+	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
+		return wiretest.Response{Text: []string{"two", " pieces"}}
+	})
+	m := keeps(t, srv, nil)
+	good := 0
+	for cut := int64(1); good < 8; cut++ {
+		if cut > 8<<10 {
+			t.Fatal("a reply does not take that many bytes")
+		}
+		srv.Cut.Store(cut)
+		s, err := m.Connect(t.Context(), llm.Request{Model: "m"})
+		if err != nil {
+			if messages.CodeOf(err) != messages.ErrModel || good > 0 {
+				t.Fatalf("cut after %d: %v", cut, err)
+			}
+			continue
+		}
+		o := read(t.Context(), s, prompted("One"), 0)
+		if good++; o.Err != nil {
+			if good = 0; !strings.HasPrefix(whole, o.Text) || messages.CodeOf(o.Err) != messages.ErrModel {
+				t.Fatalf("cut after %d: %+v", cut, o)
+			}
+			if _, err := s.Settle(t.Context()); err == nil {
+				t.Fatalf("cut after %d: it settles", cut)
+			}
+		} else if o.Text != whole {
+			t.Fatalf("cut after %d: %+v", cut, o)
+		}
+		_ = s.Close()
+	}
+}
+
+func jsonOf(v any) ([]byte, error) {
+	if p, ok := v.(*responses.ResponsesClientEventResponseCreateParam); ok {
+		return p.MarshalJSON()
+	}
+	return stdjson.Marshal(v)
+}

@@ -1,0 +1,340 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/wiretest"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/openai"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// keepers are the providers of a host that keep conversations.
+func keepers() map[string]llm.Provider {
+	env := map[string]string{"THE_KEY": "sk-live-1"}
+	return map[string]llm.Provider{"openai": openai.Provider(func(name string) (string, bool) { v, ok := env[name]; return v, ok })}
+}
+
+// resuming is an agent whose model is asked over conversations, with the tool own.double.
+func resuming(t testing.TB, dialect, mode, url, more string) *stile.Agent {
+	t.Helper()
+	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {provider: openai, model: m-1, base_url: %q, secret: THE_KEY, api: responses, mode: %s%s}\n", dialect, url+"/v1", mode, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &stile.Agent{Manifest: m}
+	if dialect == "plain" {
+		return a
+	}
+	double, err := tools.Define("own.double", "Doubles a text.", messages.ReadOnly, func(_ context.Context, in struct {
+		Text string `json:"text"`
+	},
+	) (string, error) {
+		return in.Text + in.Text, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tools, m.Import.Tools = []stile.Tool{double}, []string{"own.double"}
+	return a
+}
+
+// talked is what the records say of conversations.
+func talked(recs []*stile.Record) []string {
+	var all []string
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.ModelRequest:
+			if b.Mode == messages.ModelReplay {
+				all = append(all, "replay")
+				continue
+			}
+			all = append(all, fmt.Sprintf("%s %d: %d of %d", b.Mode, b.Session, b.Sent, b.Messages))
+		case *messages.ModelSession:
+			all = append(all, strings.TrimSpace(fmt.Sprintf("%s %d %s", b.What, b.Session, b.Reason)))
+		}
+	}
+	return all
+}
+
+func wantTalked(t testing.TB, recs []*stile.Record, want ...string) {
+	t.Helper()
+	if got := talked(recs); !slices.Equal(got, want) {
+		t.Errorf("conversations:\n got %q\nwant %q", got, want)
+	}
+}
+
+// itemized is items as lines.
+func itemized(items []wiretest.Item) string {
+	var all []string
+	for _, i := range items {
+		if i.Role == "system" {
+			all = append(all, "system")
+			continue
+		}
+		all = append(all, i.String())
+	}
+	return strings.Join(all, "|")
+}
+
+const doubles = `<execute>[{"name":"own.double","args":{"text":"ab"}}]</execute>`
+
+// A generation over an open conversation sends what is new alone, within a run and from run to
+// run, in every dialect whose prompts grow at their end.
+func TestResumeSendsWhatIsNew(t *testing.T) {
+	const result = `user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>`
+	t.Run("cogency", func(t *testing.T) {
+		replies := []string{"Let me see. " + doubles, "It is abab.", "You are welcome."}
+		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{replies[c.N-1]}}
+		})
+		rt := start(t, stile.Config{Providers: keepers()})
+		s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ""))
+		wantDone(t, ask(t, s, "double ab"))
+		wantDone(t, ask(t, s, "thanks"))
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
+		seen := srv.Seen()
+		for i, want := range []string{"system|user: double ab", result, "user: thanks"} {
+			if got := itemized(seen[i].New); got != want {
+				t.Errorf("request %d sent %q, want %q", i+1, got, want)
+			}
+		}
+		if got, want := itemized(seen[2].All), "system|user: double ab|assistant: "+replies[0]+"|"+result+"|assistant: It is abab.|user: thanks"; got != want {
+			t.Errorf("the provider has\n%s\nwant\n%s", got, want)
+		}
+		if srv.Conns() != 1 || seen[0].Key != "sk-live-1" {
+			t.Errorf("%d connections, key %q", srv.Conns(), seen[0].Key)
+		}
+	})
+	t.Run("cogency native", func(t *testing.T) {
+		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			if c.N == 1 {
+				return wiretest.Response{Text: []string{"Let me see."}, Calls: []wiretest.Called{{ID: "id-1", Name: "own_double", Args: `{"text": "ab"}`}, {ID: "id-2", Name: "own_double", Args: `{"text":"cd"}`}}}
+			}
+			return wiretest.Response{Text: []string{"Both are done."}}
+		})
+		rt := start(t, stile.Config{Providers: keepers()})
+		s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ", tool_calls: native"))
+		wantDone(t, ask(t, s, "go"))
+		wantDone(t, ask(t, s, "thanks"))
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
+		if got := itemized(srv.Seen()[1].New); !strings.HasPrefix(got, "function_call_output id-1: ") || !strings.Contains(got, "|function_call_output id-2: ") || strings.Contains(got, "user") {
+			t.Errorf("results went as %q", got)
+		}
+	})
+	t.Run("kitsu", func(t *testing.T) {
+		// The model does not see again what it wrote before a token: the question goes once
+		// more, with the result, from the point before it.
+		replies := []string{"Hello.", "I look.\n<action:get_time>", "It is late.", "You are welcome."}
+		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{replies[min(c.N, len(replies))-1]}}
+		})
+		srv.Keep = 3
+		rt := start(t, stile.Config{Providers: keepers()})
+		s := open(t, rt, "s", resuming(t, "kitsu", "resume", srv.URL, ""))
+		for _, text := range []string{"hello", "what time is it?", "thanks"} {
+			wantDone(t, ask(t, s, text))
+		}
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 3 of 6")
+		if got := itemized(srv.Seen()[3].All); strings.Contains(got, "I look") || strings.Contains(got, "Tool result") || !strings.HasSuffix(got, "user: what time is it?|assistant: It is late.|user: thanks") {
+			t.Errorf("the provider has %s", got)
+		}
+	})
+	t.Run("plain", func(t *testing.T) {
+		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{"Hel", "lo ", fmt.Sprint(c.N), "\n"}}
+		})
+		rt := start(t, stile.Config{Providers: keepers()})
+		s := open(t, rt, "s", resuming(t, "plain", "resume", srv.URL, ""))
+		for range 3 {
+			wantDone(t, ask(t, s, "hello"))
+		}
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
+	})
+}
+
+// What a model writes behind the end of its calls never becomes its history: the conversation
+// goes on from the point before that reply.
+func TestResumeForgetsWhatCameBehind(t *testing.T) {
+	for name, keep := range map[string]int{"the provider keeps the point": 2, "it does not": 1} {
+		t.Run(name, func(t *testing.T) {
+			replies := [][]string{{"Hello."}, {"Let me see. ", doubles, " I know already: zz"}, {"It is abab."}}
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: replies[min(len(c.All)/2-1, 2)]}
+			})
+			srv.Keep = keep
+			rt := start(t, stile.Config{Providers: keepers()})
+			s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ""))
+			wantDone(t, ask(t, s, "hello"))
+			wantDone(t, ask(t, s, "double ab"))
+			want := []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 REPLY", "resume 1: 3 of 6"}
+			if keep == 1 {
+				want = append(want, "seeded 1 LOST", "resume 1: 6 of 6")
+			}
+			wantTalked(t, records(t, s), want...)
+			seen := srv.Seen()
+			if got := itemized(seen[len(seen)-1].All); strings.Contains(got, "zz") || !strings.Contains(got, "|assistant: Let me see.\n\n"+doubles+"|user: <results>") {
+				t.Errorf("the provider has %s", got)
+			}
+		})
+	}
+}
+
+// A run goes on without a conversation that cannot be had, the next one tries again; resume
+// does not.
+func TestAutoFallsBack(t *testing.T) {
+	replies := map[string]string{"double ab": doubles, "thanks": "You are welcome."}
+	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+		if said, ok := replies[c.All[len(c.All)-1].Text]; ok {
+			return wiretest.Response{Text: []string{said}}
+		}
+		return wiretest.Response{Text: []string{"It is abab."}}
+	})
+	srv.Refuse = func(conn int) (int, string) {
+		if conn < 2 || conn > 2 {
+			return 404, `{"error":{"message":"no sockets here"}}`
+		}
+		return 0, ""
+	}
+	rt := start(t, stile.Config{Providers: keepers()})
+	a := resuming(t, "cogency", "auto", srv.URL, ", session: {transport: responses_ws}")
+	s := open(t, rt, "s", a)
+	wantDone(t, ask(t, s, "double ab"))
+	wantDone(t, ask(t, s, "thanks"))
+	wantTalked(t, records(t, s), "fallback 0 STATUS_404", "replay", "replay", "opened 1", "resume 1: 6 of 6")
+	if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+		t.Error(err)
+	}
+	strict := open(t, rt, "strict", resuming(t, "cogency", "resume", srv.URL, ""))
+	wantHalt(t, ask(t, strict, "double ab"), messages.ErrModel, "STATUS_404")
+	wantTalked(t, records(t, strict))
+	// Without its transport, auto at another address is replay.
+	other := open(t, rt, "other", resuming(t, "cogency", "auto", srv.URL, ""))
+	wantDone(t, ask(t, other, "thanks"))
+	wantTalked(t, records(t, other), "replay")
+}
+
+// The records of a session are the same with conversations as without, but for what they say of
+// these; a replay gives them again, and asks no provider.
+func TestResumeHasTheSameRecords(t *testing.T) {
+	for dialect, replies := range map[string][]string{
+		"plain":   {"Hello.", "Hello again.", "Bye."},
+		"kitsu":   {"I look.\n<action:continue reason=\"more\">", "Hello.", "Hello again.", "Bye."},
+		"cogency": {"Let me see. " + doubles + " behind it", "Well: " + doubles, "Hello.", doubles + " more", "Hello again.", "Bye. <end> or not"},
+	} {
+		t.Run(dialect, func(t *testing.T) {
+			journals := map[string][]string{}
+			sizes := map[string]int64{}
+			for _, mode := range []string{"resume", "replay"} {
+				srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+					return wiretest.Response{Text: strings.SplitAfter(replies[c.N-1], " "), Usage: wiretest.Counts{All: 10, Output: 5}}
+				})
+				rt := start(t, stile.Config{Providers: keepers()})
+				a := resuming(t, dialect, mode, srv.URL, "")
+				s := open(t, rt, "s", a)
+				for _, text := range []string{"one", "two", "three"} {
+					wantDone(t, ask(t, s, text))
+				}
+				recs := records(t, s)
+				conns := srv.Conns()
+				if _, err := rt.Replay(t.Context(), "s", a); err != nil || srv.Conns() != conns || len(srv.Seen()) != len(replies) {
+					t.Errorf("%s: replay: %v; %d requests", mode, err, len(srv.Seen()))
+				}
+				sizes[mode] = srv.Sent()
+				for _, r := range recs {
+					switch b := r.Body.(type) {
+					case *messages.ModelSession, *messages.SessionOpened, *messages.ModelChunk, *messages.ModelReply:
+						continue // of replies the next prompt tells: their cuts are a matter of time
+					case *messages.TurnDecided:
+						b.LatencyMS = 0
+					case *messages.ModelRequest:
+						b.Mode, b.Session, b.Sent, b.SentBytes = "", 0, 0, 0
+					case *messages.TurnBegin:
+						b.Nonce, b.Manifest = "", messages.Digest{}
+					case *messages.RunBegin:
+						b.Input = 0 // a position
+					case *messages.ActionStarted:
+						b.Key = ""
+					}
+					text, err := json.Marshal(r.Body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					journals[mode] = append(journals[mode], string(r.Body.Kind())+" "+string(text))
+				}
+			}
+			if diff := gocmp.Diff(journals["replay"], journals["resume"]); diff != "" {
+				t.Errorf("(-replay +resume)\n%s", diff)
+			}
+			if sizes["resume"] >= sizes["replay"] {
+				t.Errorf("%d bytes with conversations, %d without", sizes["resume"], sizes["replay"])
+			}
+		})
+	}
+}
+
+// A conversation ends with what it belongs to: a suspended turn, a session that sleeps, and the
+// time that it may rest. The next request has another one, and the records say why.
+func TestResumeLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+			if strings.HasSuffix(c.All[len(c.All)-1].Text, "double ab") {
+				return wiretest.Response{Text: []string{doubles}}
+			}
+			return wiretest.Response{Text: []string{"Well."}}
+		})
+		m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: openai.Responses, Base: srv.Base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := start(t, stile.Config{IdleTimeout: 10 * time.Minute})
+		a := resuming(t, "cogency", "resume", srv.URL, "")
+		a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume, Session: manifest.ModelSession{Idle: 30 * time.Second, MaxAge: 2 * time.Minute}}
+		a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"own.double": messages.GateConfirm}
+		a.Model, a.MayApprove = m, nil
+		s := open(t, rt, "s", a)
+		closed := func(want int) {
+			t.Helper()
+			if synctest.Wait(); srv.Open() != want {
+				t.Errorf("%d connections, want %d", srv.Open(), want)
+			}
+		}
+		wantDone(t, ask(t, s, "hello"))
+		closed(1)
+		time.Sleep(29 * time.Second)
+		wantDone(t, ask(t, s, "hello"))
+		time.Sleep(31 * time.Second)
+		closed(0)
+		run := submit(t, s, "double ab")
+		q := asked(t, s)
+		closed(0)
+		if err := s.Approve(t.Context(), q, "grace"); err != nil {
+			t.Fatal(err)
+		}
+		wantDone(t, decision(t, run))
+		for range 5 {
+			time.Sleep(25 * time.Second)
+			wantDone(t, ask(t, s, "hello"))
+		}
+		closed(1)
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2", "resume 2: 6 of 6",
+			"closed 2 SUSPENDED", "opened 3", "resume 3: 8 of 8", "resume 3: 1 of 10", "resume 3: 1 of 12", "resume 3: 1 of 14", "resume 3: 1 of 16",
+			"expired 3 AGE", "opened 4", "resume 4: 18 of 18")
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		closed(0)
+	})
+}
