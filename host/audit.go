@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,12 +71,17 @@ func (e AuditEntry) line(prev string) ([]byte, error) {
 // its name when it has 64 MiB, and a file .head beside it has the hash of the last line.
 type AuditFile string
 
-// Write implements io.Writer: it appends as it is told, outside the chain.
+// auditWait bounds the wait for the reader of a pipe.
+const auditWait = 5 * time.Second
+
+// Write implements io.Writer: it appends as it is told, outside the chain. A pipe that nothing
+// reads, or whose reader does not go on, is an error.
 func (path AuditFile) Write(p []byte) (n int, err error) {
-	f, err := os.OpenFile(string(path), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(string(path), os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return 0, err
 	}
+	_ = f.SetWriteDeadline(time.Now().Add(auditWait)) // a file on a disk has none
 	n, err = f.Write(p)
 	if cerr := f.Close(); err == nil {
 		err = cerr

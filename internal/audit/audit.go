@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/seed14be6753/stile/internal/files"
@@ -85,7 +86,23 @@ func (l File) Check() error {
 }
 
 func (l File) open() (*os.File, error) {
-	return os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	return regular(os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600))
+}
+
+// regular returns an open file, and an error for one that is not regular, such as a pipe. Opened
+// without blocking, a pipe waits for nothing.
+func regular(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is not a regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Append appends the line that entry returns, without its LF. entry gets the hash that the
@@ -228,7 +245,7 @@ func writeHead(path, hash string, n int64) error {
 
 // Head returns the hash of the last line; Zero for a log without lines.
 func (l File) Head() (string, error) {
-	f, err := os.Open(l.Path)
+	f, err := regular(os.OpenFile(l.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 	if errors.Is(err, fs.ErrNotExist) {
 		hash, _ := readHead(l.Path + HeadSuffix)
 		return hash, nil
@@ -299,7 +316,7 @@ func (l File) hold() (f *os.File, size int64, head []byte, old []string, err err
 	if old, err = l.old(); err != nil {
 		return nil, 0, nil, nil, err
 	}
-	f, err = os.Open(l.Path)
+	f, err = regular(os.OpenFile(l.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, head, old, nil
 	}
