@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -169,12 +170,23 @@ func TestApprovalsOfAnotherFolder(t *testing.T) {
 func TestRunAsks(t *testing.T) {
 	for typed, want := range map[string]string{"yes\n": "approve by ", "no\n": "deny by "} {
 		manifest, data := scribe(t, "tra\u200bins")
+		must(t, "tokens", "create", "--dir", data) // a host keeps an audit log there
 		a := call{args: []string{"run", manifest, "trains?", "--dir", data, "--session", "s"}, terminal: true, typed: &typed}.do(t)
 		if a.status != 0 {
 			t.Errorf("%q: status %d\n%s%s", typed, a.status, a.out, a.err)
 		}
 		holds(t, a.out, `tra\u{200b}ins`, "Allow this call? yes, no, or nothing for later: ", want, "It is done.", "DONE")
 		must(t, "replay", "s", "--dir", data)
+		must(t, "audit", "verify", "--dir", data)
+		b, err := os.ReadFile(filepath.Join(data, audit.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		if len(lines) != 2 {
+			t.Fatalf("%d lines: %s", len(lines), b)
+		}
+		holds(t, lines[1], `"action":"answer-approval"`, `"session":"s"`, want)
 	}
 	manifest, data := clerk(t)
 	later := "\n"

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/visible"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // showApproval writes a call that waits, with all of its arguments and nothing hidden in
@@ -89,6 +91,10 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 		return false, err
 	}
 	by := userName()
+	key, err := messages.ParseSID(s.SID())
+	if err != nil {
+		return false, err
+	}
 	for i := range list {
 		q := &list[i]
 		if left[q.ID] {
@@ -103,11 +109,15 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 				return answered, err
 			}
 		}
+		e := about("answer-approval", key)
+		e.Run, e.Approval = strconv.FormatInt(q.Run, 10), q.ID
 		switch said {
 		case "yes":
-			err = s.Approve(ctx, *q, by)
+			e.Detail = fmt.Sprintf("%s by %.256s", messages.GateApprove, by)
+			err = a.onRecord(&e, func() error { return s.Approve(ctx, *q, by) })
 		case "no":
-			err = s.Deny(ctx, *q, by, "the user said no")
+			e.Detail = fmt.Sprintf("%s by %.256s", messages.GateDeny, by)
+			err = a.onRecord(&e, func() error { return s.Deny(ctx, *q, by, "the user said no") })
 		default:
 			left[q.ID] = true
 			_, err = fmt.Fprintf(a.out, "answer    %s\n", allowCommand("MANIFEST", s.SID(), q)+a.where())

@@ -76,7 +76,9 @@ func (a *app) chat(ctx context.Context, args []string, opts runOptions) error {
 	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err); err != nil {
 		return err
 	}
-	cfg.InMemory = opts.memory
+	if cfg.InMemory = opts.memory; opts.memory {
+		a.auditLog = nil // nothing of a host is changed
+	}
 	t := &talk{app: a, agent: agent, opts: opts, lines: a.lineReader()}
 	a.ask = t.ask
 	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {

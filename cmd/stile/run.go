@@ -174,7 +174,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err); err != nil {
 		return err
 	}
-	cfg.InMemory = opts.memory
+	if cfg.InMemory = opts.memory; opts.memory {
+		a.auditLog = nil // nothing of a host is changed
+	}
 	if opts.session == "" {
 		if opts.session, err = newSession(agent.Manifest.Name); err != nil {
 			return err
