@@ -570,6 +570,14 @@ func (p *Plan) GateParked() bool {
 	return false
 }
 
+// PastSkipped says that an action of an earlier generation, which has ended as cancelled here, was
+// skipped: conditions see the difference.
+func (p *Plan) PastSkipped(r Ref) {
+	if n := p.find(r); n != none && p.nodes[n].state == Cancelled {
+		p.nodes[n].state = Skipped
+	}
+}
+
 // Past adds an action or block that ended in an earlier generation, from its records.
 func (p *Plan) Past(v View) {
 	n := p.add(node{Action: v.Action, gen: p.gen})

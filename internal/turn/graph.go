@@ -165,6 +165,9 @@ func (g *graph) relive(recs []*messages.Record) error {
 		if effects, err = g.plan.Ended(effects[:0], ref, out); err != nil {
 			return err
 		}
+		if end := ends[b.ID]; end != nil && end.State == messages.ActionSkipped {
+			g.plan.PastSkipped(ref)
+		}
 		if b.Type == messages.TypeInternal && b.Name == messages.InternalClearContext && out.State == plan.OK {
 			g.plan.Forget()
 		}
