@@ -8,25 +8,19 @@ import (
 	"math"
 	"strings"
 
+	"github.com/seed14be6753/stile/bench/growth"
 	"github.com/seed14be6753/stile/bench/measure"
 )
 
 // HTML writes a result as one page that loads nothing.
 func HTML(out io.Writer, r *measure.Result) error {
-	w := &writer{out: out}
-	title := html.EscapeString(r.Workload.Name + " against " + r.Target)
-	w.line(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">`)
-	w.line(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>%s</title>`, title)
-	w.line(`<style>%s</style></head><body><h1>%s</h1>`, style, title)
-	w.line(`<p>%s. %s. %s/%s, %d processors. %s.</p>`, html.EscapeString(r.Workload.About), r.Started.UTC().Format("2006-01-02 15:04 UTC"), html.EscapeString(r.Machine.OS), html.EscapeString(r.Machine.Arch), r.Machine.CPUs, html.EscapeString(r.Tool))
-	var text bytes.Buffer
-	if err := Text(&text, r); err != nil {
-		return err
-	}
-	w.line("<pre>%s</pre>", html.EscapeString(text.String()))
-	w.line("<h2>Times by percentile</h2><p>From when a submit was due. Both axes are logarithmic.</p>")
-	w.line("%s", percentiles(r))
-	if len(r.Rounds) > 0 {
+	about := fmt.Sprintf("%s. %s. %s/%s, %d processors. %s.", r.Workload.About, r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.OS, r.Machine.Arch, r.Machine.CPUs, r.Tool)
+	return page(out, r.Workload.Name+" against "+r.Target, about, func(out io.Writer) error { return Text(out, r) }, func(w *writer) {
+		w.line("<h2>Times by percentile</h2><p>From when a submit was due. Both axes are logarithmic.</p>")
+		w.line("%s", percentiles(r))
+		if len(r.Rounds) == 0 {
+			return
+		}
 		last := &r.Rounds[len(r.Rounds)-1]
 		w.line("<h2>The last round, second by second</h2>")
 		w.line("%s", series("submits and ends a second", last, []of{
@@ -43,7 +37,44 @@ func HTML(out io.Writer, r *measure.Result) error {
 		if last.Usage.RSS >= 0 {
 			w.line("%s", series("resident, in MB", last, []of{{"resident", func(s measure.Second) float64 { return float64(s.RSS) / 1e6 }}}))
 		}
+	})
+}
+
+// GrowthHTML writes how costs grow as one page that loads nothing.
+func GrowthHTML(out io.Writer, name string, r growth.Report) error {
+	return page(out, name+": how costs grow", "Of one session as it grows, and of sessions that are awake", func(out io.Writer) error { return Growth(out, name, r) }, func(w *writer) {
+		var p50, cpu, allocated, heap [][2]float64
+		for _, l := range r.Lengths {
+			at := float64(max(l.Runs, 1))
+			p50, cpu = append(p50, [2]float64{at, l.P50Micros}), append(cpu, [2]float64{at, l.CPUMicros})
+			allocated = append(allocated, [2]float64{at, l.Allocated})
+		}
+		for _, c := range r.Counts {
+			heap = append(heap, [2]float64{float64(c.Sessions), max(c.Heap, 1)})
+		}
+		w.line("<h2>A run, by the runs that its session had before</h2><p>Both axes are logarithmic.</p>")
+		w.line("%s", curves(Micros, []curve{{"p50", p50}, {"processor", cpu}}))
+		w.line("%s", curves(Bytes, []curve{{"allocated", allocated}}))
+		if len(heap) > 1 {
+			w.line("<h2>Heap of a session that is awake, by their number</h2>")
+			w.line("%s", curves(Bytes, []curve{{"heap each", heap}}))
+		}
+	})
+}
+
+// page writes a page: a title, a line about it, a text, and plots.
+func page(out io.Writer, title, about string, text func(io.Writer) error, plots func(*writer)) error {
+	w := &writer{out: out}
+	w.line(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">`)
+	w.line(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>%s</title>`, html.EscapeString(title))
+	w.line(`<style>%s</style></head><body><h1>%s</h1>`, style, html.EscapeString(title))
+	w.line(`<p>%s</p>`, html.EscapeString(about))
+	var b bytes.Buffer
+	if err := text(&b); err != nil {
+		return err
 	}
+	w.line("<pre>%s</pre>", html.EscapeString(b.String()))
+	plots(w)
 	w.line("</body></html>")
 	return w.err
 }
@@ -114,14 +145,15 @@ func (p *plot) end() string {
 	return p.b.String()
 }
 
+// curve is a named line through points.
+type curve struct {
+	name   string
+	points [][2]float64
+}
+
 // percentiles plots each time over 1/(1-q), so that each further nine has as much room.
 func percentiles(r *measure.Result) string {
-	p := &plot{minX: 1, maxX: 10, minY: math.Inf(1), maxY: 1, logX: true, logY: true}
-	type curve struct {
-		name   string
-		points [][2]float64
-	}
-	var curves []curve
+	var all []curve
 	for _, name := range measure.Names {
 		h := r.Histogram(name)
 		if h == nil || h.TotalCount() == 0 {
@@ -131,28 +163,47 @@ func percentiles(r *measure.Result) string {
 		most := math.Min(float64(h.TotalCount()), 1e5)
 		for x := 1.0; ; x *= math.Pow(10, 1.0/12) {
 			x = min(x, most)
-			v := float64(max(h.ValueAtPercentile(100*(1-1/x)), 1))
-			c.points = append(c.points, [2]float64{x, v})
-			p.maxX, p.minY, p.maxY = max(p.maxX, x), min(p.minY, v), max(p.maxY, v)
+			c.points = append(c.points, [2]float64{x, float64(max(h.ValueAtPercentile(100*(1-1/x)), 1))})
 			if x >= most {
 				break
 			}
 		}
-		curves = append(curves, c)
+		all = append(all, c)
 	}
-	if len(curves) == 0 {
+	if len(all) == 0 {
 		return "<p>Nothing was measured.</p>"
+	}
+	return logarithmic(Micros, func(decade int) string {
+		return [...]string{"0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"}[min(decade, 5)]
+	}, all)
+}
+
+// curves plots values over counts.
+func curves(unit func(int64) string, all []curve) string {
+	if len(all) == 0 || len(all[0].points) == 0 {
+		return "<p>Nothing was measured.</p>"
+	}
+	return logarithmic(unit, func(decade int) string { return number(int64(math.Pow10(decade))) }, all)
+}
+
+// logarithmic plots curves on two logarithmic axes, of which the one across begins at 1.
+func logarithmic(unit func(int64) string, across func(decade int) string, all []curve) string {
+	p := &plot{minX: 1, maxX: 10, minY: math.Inf(1), maxY: 1, logX: true, logY: true}
+	for _, c := range all {
+		for _, at := range c.points {
+			p.maxX, p.minY, p.maxY = max(p.maxX, at[0]), min(p.minY, max(at[1], 1)), max(p.maxY, at[1])
+		}
 	}
 	p.minY = math.Pow(10, math.Floor(math.Log10(p.minY)))
 	p.maxY = math.Pow(10, math.Ceil(math.Log10(p.maxY+1)))
 	p.begin("")
 	for v := p.minY; v <= p.maxY*1.01; v *= 10 {
-		p.tickY(v, Micros(int64(v)))
+		p.tickY(v, unit(int64(v)))
 	}
-	for i, x := 0, 1.0; x <= p.maxX*1.01; i, x = i+1, x*10 {
-		p.tickX(x, [...]string{"0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"}[min(i, 5)])
+	for decade := 0; math.Pow10(decade) <= p.maxX*1.01; decade++ {
+		p.tickX(math.Pow10(decade), across(decade))
 	}
-	for i, c := range curves {
+	for i, c := range all {
 		p.curve(i, c.name, c.points)
 	}
 	return p.end()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/bench/growth"
 	"github.com/seed14be6753/stile/bench/measure"
 	"github.com/seed14be6753/stile/bench/workload"
 )
@@ -100,6 +101,30 @@ func TestHTML(t *testing.T) {
 	}
 	if n := strings.Count(page, "<svg"); n != 5 || n != strings.Count(page, "</svg>") {
 		t.Errorf("%d plots", n)
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	r := growth.Report{
+		Lengths:  []growth.Length{{Runs: 0, P50Micros: 90, CPUMicros: 100, Journal: 3200, Allocated: 28000}, {Runs: 1000, P50Micros: 400, CPUMicros: 500, Journal: 3200, Allocated: 500000}},
+		Exponent: 0.25, Counts: []growth.Count{{Sessions: 100, P50Micros: 50, Heap: 9000, Journal: 3700}, {Sessions: 1000, P50Micros: 60, Heap: 9100, Journal: 3700}},
+	}
+	var b bytes.Buffer
+	if err := GrowthHTML(&b, "w<i>", r); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, part := range []string{"w&lt;i&gt;: how costs grow", "to the power of 0.25", "1,000      400µs", "9.1 KB"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page has no %q:\n%s", part, page)
+		}
+	}
+	if n := strings.Count(page, "<svg"); n != 3 || strings.Contains(page, "NaN") || strings.Contains(page, "w<i>") {
+		t.Errorf("%d plots", n)
+	}
+	b.Reset()
+	if err := GrowthHTML(&b, "w", growth.Report{}); err != nil || !strings.Contains(b.String(), "Nothing was measured.") {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }
 

@@ -421,16 +421,17 @@ func (b *benching) follow(rec *measure.Recorder, round int) (stop func()) {
 // write shows the result, and writes the files that the flags name.
 func (b *benching) write(r *measure.Result) error {
 	if b.o.json == "-" {
-		return errors.Join(r.Write(b.out), b.file(b.o.html, func(w io.Writer) error { return report.HTML(w, r) }))
+		return errors.Join(r.Write(b.out), writeTo(b.o.html, func(w io.Writer) error { return report.HTML(w, r) }))
 	}
 	return errors.Join(
 		report.Text(b.out, r),
-		b.file(b.o.json, r.Write),
-		b.file(b.o.html, func(w io.Writer) error { return report.HTML(w, r) }),
+		writeTo(b.o.json, r.Write),
+		writeTo(b.o.html, func(w io.Writer) error { return report.HTML(w, r) }),
 	)
 }
 
-func (b *benching) file(path string, write func(io.Writer) error) error {
+// writeTo writes a file that a flag names; "" is none.
+func writeTo(path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}

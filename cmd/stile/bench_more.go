@@ -262,6 +262,7 @@ it once in each of many sessions, and shows what those that are awake hold.`,
 			} else {
 				err = report.Growth(a.out, w.Name, rep)
 			}
+			err = errors.Join(err, writeTo(o.html, func(out io.Writer) error { return report.GrowthHTML(out, w.Name, rep) }))
 			if err == nil && rep.Partial {
 				err = context.Cause(cmd.Context())
 			}
@@ -272,6 +273,7 @@ it once in each of many sessions, and shows what those that are awake hold.`,
 	flags.StringVar(&o.dir, "dir", "", "data directory that the journal is kept in; without it one that is removed afterwards")
 	a.journalFlag(cmd)
 	flags.BoolVar(&o.memory, "memory", false, "keep the journal in memory")
+	flags.StringVar(&o.html, "html", "", "write a page with plots to this file")
 	flags.IntVar(&runs, "runs", 1000, "runs in one session")
 	flags.IntVar(&sessions, "sessions", 1000, "sessions with one run each")
 	flags.BoolVar(&asJSON, "json", false, "print the report as JSON")
