@@ -182,7 +182,7 @@ func (s *scribe) block(x *part, depth int) {
 	if s.rng.IntN(3) == 0 {
 		t.Kind, branches = kindForeach, 1
 		x.items = s.rng.IntN(4)
-		t.List, t.As, t.Max, t.Parallel = fmt.Sprintf("$list%d", x.items), "item", 50, 1+s.rng.IntN(3)
+		t.List, t.As, t.Max, t.Parallel = fmt.Sprintf("$list%d", x.items), "item", 1000, 1+s.rng.IntN(3)
 	}
 	if x.dep != nil {
 		t.DependsOn = []string{x.dep.id}
