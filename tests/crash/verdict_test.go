@@ -219,11 +219,16 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 	said, settled := map[string]string{}, map[int64]bool{}
 	given := map[string]string{} // by action: its result, of those that ended ok
+	stays := map[string]int64{}  // by unit: what the reader keeps of it when a result that it quotes begins anew
 	for _, r := range recs {
 		switch b := r.Body.(type) {
 		case *messages.ActionEnded:
 			if b.State == messages.ActionOK {
 				given[fmt.Sprint(r.Turn, b.ID)] = unquoted(b.Result)
+			}
+		case *messages.Retract:
+			if was, ok := stays[b.Unit]; tr.sc.streams && (!ok || b.Off < was) {
+				stays[b.Unit] = b.Off
 			}
 		case *messages.UnitText:
 			said[b.Unit] = b.Text
@@ -238,9 +243,13 @@ func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 			}
 			continue
 		}
-		text, ok := said[fmt.Sprintf("%d.%d", d.Turn, d.Unit)]
+		unit := fmt.Sprintf("%d.%d", d.Turn, d.Unit)
+		text, ok := said[unit]
 		if !ok && settled[d.Turn] {
 			continue
+		}
+		if stay, taken := stays[unit]; taken && d.Off > stay {
+			continue // the record says so
 		}
 		if int(d.Off) > len(text) || !strings.HasSuffix(text[:d.Off], d.Text) {
 			v.fault("lost: %q up to %d of unit %d.%d was shown", d.Text, d.Off, d.Turn, d.Unit)
