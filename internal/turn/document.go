@@ -42,8 +42,9 @@ type document struct {
 
 // known counts what a restored turn finds recorded of its reply.
 type known struct {
-	faults, lints, actions, templates int
-	units                             map[string]bool // by id
+	lints, actions, templates int
+	faults                    []*messages.ParseFault // those that were not come to again
+	units                     map[string]bool        // by id
 }
 
 // waits reports whether the open response has stopped: at a reference, or undecided.
@@ -269,8 +270,10 @@ func (m *Machine) forged(ev *messages.Event) {
 func (m *Machine) complain(e *messages.ParseError) {
 	f := m.flight
 	d := f.doc
-	if d.known.faults > 0 {
-		d.known.faults--
+	// What stands in blocks is come to in another order than in the life before.
+	at := slices.IndexFunc(d.known.faults, func(k *messages.ParseFault) bool { return sameFault(k, e) })
+	if at >= 0 {
+		d.known.faults = slices.Delete(d.known.faults, at, at+1)
 	} else if len(f.parsed.errors) < messages.MaxParseErrors {
 		m.persist(messages.FaultOf(e), LazyHold)
 	} else {
@@ -281,6 +284,13 @@ func (m *Machine) complain(e *messages.ParseError) {
 		return
 	}
 	f.parsed.errors = append(f.parsed.errors, *e)
+}
+
+// sameFault reports whether a record is of an error. Its detail may have had another wording.
+func sameFault(k *messages.ParseFault, e *messages.ParseError) bool {
+	f := *messages.FaultOf(e)
+	f.Detail = k.Detail
+	return f == *k
 }
 
 // grow adds shown text to the open unit.

@@ -130,7 +130,7 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 		}
 		f.restore.known.units[b.Unit] = true
 	case *messages.ParseFault:
-		f.restore.known.faults++
+		f.restore.known.faults = append(f.restore.known.faults, b)
 	case *messages.Lint:
 		f.restore.known.lints++
 	case *messages.Control:
