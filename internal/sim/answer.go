@@ -59,7 +59,7 @@ func (a *audit) releases(r *messages.Record) error {
 		if b.Held != a.holding() {
 			return fmt.Errorf("an emission is held: %v", b.Held)
 		}
-	case *messages.TurnDecided, *messages.Retract, *messages.ParseFault, *messages.Audit:
+	case *messages.TurnDecided, *messages.Retract, *messages.ParseFault, *messages.Audit, *messages.BlockEnded:
 		return nil
 	case *messages.ActionEnded: // no caller waits for it
 		if c := a.calls[b.ID]; c != nil && c.mode == messages.ModeFireAndForget {

@@ -321,7 +321,7 @@ func (a *audit) blames(b *messages.BlockEnded) error {
 	_, id, _ := strings.Cut(b.Reason, ":")
 	name, _, _ := strings.Cut(id, "[")
 	c, k := a.calls[id], a.controls[id]
-	if c != nil && c.fails() || k != nil && k.fails() || a.rejected[id] || a.rejected[name] || a.stopped {
+	if c != nil && c.fails() || k != nil && k.fails() || a.rejected[id] || a.rejected[name] || a.stopped || strings.HasPrefix(id, b.ID+"[") { // an iteration has no records of its own
 		return nil
 	}
 	return fmt.Errorf("block %s fails for %s, which did not", b.ID, id)

@@ -153,9 +153,9 @@ func (s *shell) publish(e *turn.Publish) {
 			clear(s.shown)
 			clear(s.flowing)
 		case *messages.ActionStarted:
-			delete(s.flowing, b.ID)
+			delete(s.flowing, leftID(r.Turn, b.ID))
 		case *messages.ActionEnded:
-			s.flowed(b)
+			s.flowed(r.Turn, b)
 		case *messages.Retract:
 			s.tornBack(b)
 		}

@@ -134,10 +134,7 @@ func (a *audit) takesBack(b *messages.Retract) (ours bool, err error) {
 	if a.units[b.Unit] {
 		return true, fmt.Errorf("unit %s is taken back from byte %d, and it is complete", b.Unit, b.Off)
 	}
-	if slices.ContainsFunc(a.acts, func(c *act) bool { return c.stream }) {
-		return true, nil
-	}
-	return true, fmt.Errorf("unit %s is taken back from byte %d, and no result streams", b.Unit, b.Off)
+	return true, nil // also of a result of which nothing came
 }
 
 // flows takes a piece of a result as a reader sees it.
@@ -147,21 +144,23 @@ func (s *shell) flows(e *turn.Publish) {
 	if c := s.audit.calls[d.Action]; d.Unit.Turn == s.audit.turn && (c == nil || !c.stream) {
 		w.violated("order", "a piece of the result of %s is shown, which does not stream", d.Action)
 	}
-	so := s.flowing[d.Action] + d.Text
+	name := leftID(d.Unit.Turn, d.Action)
+	so := s.flowing[name] + d.Text
 	if int64(len(so)) != d.Off {
 		w.violated("order", "a piece of action %s ends at %d, %d bytes were shown", d.Action, d.Off, len(so))
 	}
-	s.flowing[d.Action] = so
+	s.flowing[name] = so
 	s.durable("a piece of a result", e.After)
 }
 
 // flowed checks at the end of an action that its reader has a part of the result.
-func (s *shell) flowed(b *messages.ActionEnded) {
-	so, ok := s.flowing[b.ID]
+func (s *shell) flowed(turnIndex int64, b *messages.ActionEnded) {
+	name := leftID(turnIndex, b.ID)
+	so, ok := s.flowing[name]
 	if ok && b.State == messages.ActionOK && !strings.HasPrefix(poured(b.Result), so) {
 		s.host.w.violated("order", "action %s ends with %s, and %q was shown of it", b.ID, b.Result, so)
 	}
-	delete(s.flowing, b.ID)
+	delete(s.flowing, name)
 }
 
 // tornBack takes what a reader drops of a response that quoted a result.

@@ -46,7 +46,7 @@ type shell struct {
 	shown     map[string]string                 // by unit
 	latest    map[messages.Kind]messages.UnitID // that was shown, of a kind; without blocks of any
 	plots     plots                             // control blocks of the reply in flight
-	flowing   map[string]string                 // by action: what was shown of its result
+	flowing   map[string]string                 // by leftID: what was shown of the result
 	written   map[string]*messages.Action       // by leftID: as the model wrote them
 	said      map[string]string                 // by unit: the same of texts
 	explicit  map[string]bool                   // units that say themselves that they are final
