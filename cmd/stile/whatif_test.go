@@ -90,10 +90,10 @@ func TestReplayUnderAnEditedManifest(t *testing.T) {
 	}
 	holds(t, stileDo(t, "replay", "short", "--manifest", s.manifest, "--dir", s.data).out,
 		"decision turn 1", "-decision: HALT", "+decision: CONTINUE", "the run goes on behind this turn, and it had ended: no reply is recorded for its next turn", "0 turns the same, 1 otherwise\n")
-	if err := os.Remove(filepath.Join(s.dir, "witness")); err != nil {
+	if err := os.Remove(filepath.Join(s.dir, "sold", "witness")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, s.dir, "witness", "sold\n")
+	write(t, filepath.Join(s.dir, "sold"), "witness", "sold\n")
 	// Nothing is asked, done or written, and the strict replay is what it was.
 	if s.witness(t) != "sold\n" || must(t, "sessions", "export", "a", "--dir", s.data) != before {
 		t.Error("a trial leaves something behind")
