@@ -345,7 +345,7 @@ func (p *printer) record(r *messages.Record) {
 		p.line(dim, "audit", word+": "+b.What+reasonText(b.Text))
 	case *messages.Note:
 		p.line(dim, "note", b.Text)
-	case *messages.RunBegin, *messages.ModelRequest, *messages.ModelChunk, *messages.ActionChunk:
+	case *messages.RunBegin, *messages.ModelRequest, *messages.ModelSession, *messages.ModelChunk, *messages.ActionChunk:
 	}
 }
 

@@ -284,8 +284,12 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 		}
 	}
 	provider, model, _ := strings.Cut(g.route, "/")
+	mode := messages.ModelReplay
+	if was.Session > 0 {
+		mode = messages.ModelResume
+	}
 	req := messages.ModelRequest{
-		Matched: was.Matched, Messages: int64(len(msgs)), Mode: was.Mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
+		Matched: was.Matched, Messages: int64(len(msgs)), Mode: mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
 	}
 	req.Sent, req.SentBytes, req.Session = was.Sent, was.SentBytes, was.Session // what a model session had is nothing a replay knows
 	if p.agent.Rules.Rendering >= 2 {
