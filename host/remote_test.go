@@ -375,8 +375,12 @@ func TestRemoteFeedIsPushed(t *testing.T) {
 	k := newTokens(t)
 	secret, id := k.make("acme", "ann", "feeds")
 	t.Setenv(peerToken, secret)
-	var n atomic.Int64
-	far := feeding(t, "far", "context_feeds:\n  - {id: now, cache_ttl: 3600, source: {type: tool, name: own.count}}\n", counting(&n))
+	// The same value however often it is fetched: a value that the cache has not taken in yet is
+	// fetched again.
+	one := tools.Tool{Name: "own.count", Class: messages.ReadOnly, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+		return neuroscript.String("n1"), nil
+	}}
+	far := feeding(t, "far", "context_feeds:\n  - {id: now, cache_ttl: 3600, source: {type: tool, name: own.count}}\n", one)
 	l, at := listening(t)
 	rt := peered(t, nil, nil, far)
 	serveRuntime(t, l, rt, host.Config{Access: k}, far)

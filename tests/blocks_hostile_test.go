@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestHostileBlocks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				calls := 0
+				var calls atomic.Int64
 				list := func(name string, n int) tools.Tool {
 					return tool(name, messages.ReadOnly, func(context.Context, *tools.Call) (neuroscript.Value, error) {
 						all := make([]neuroscript.Value, n)
@@ -61,7 +62,7 @@ func TestHostileBlocks(t *testing.T) {
 				model := &recorder{Model: scripted.New(c.reply, "<response>done</response>")}
 				a := fed(t, model, "extensions: [if, foreach, parallel, rollback]\n",
 					tool("t.do", messages.Idempotent, func(context.Context, *tools.Call) (neuroscript.Value, error) {
-						calls++
+						calls.Add(1)
 						return neuroscript.String("ok"), nil
 					}),
 					tool("t.undo", messages.Idempotent, gives("undone")), list("t.many", 50_000), list("t.hundred", 100))
@@ -72,8 +73,8 @@ func TestHostileBlocks(t *testing.T) {
 				if len(asked) != 2 || !strings.Contains(prompt(asked[1]), c.told) {
 					t.Errorf("%d requests, the last %.2000s", len(asked), prompt(asked[len(asked)-1]))
 				}
-				if calls != c.runs {
-					t.Errorf("%d calls, want %d", calls, c.runs)
+				if calls.Load() != int64(c.runs) {
+					t.Errorf("%d calls, want %d", calls.Load(), c.runs)
 				}
 				replays(t, rt, a)
 			})

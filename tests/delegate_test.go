@@ -269,13 +269,15 @@ func TestStreamedAgentOutlivesTheProcess(t *testing.T) {
 			a.Manifest.Extensions = []string{"stream"}
 			return a
 		}
-		s := open(t, l.begin(), "stream", agentOf(entered("own.wait", messages.ReadOnly, in)))
+		rt := l.begin()
+		s := open(t, rt, "stream", agentOf(entered("own.wait", messages.ReadOnly, in)))
 		run := submit(t, s, "go")
 		<-in
 		replied(t, s)
+		replied(t, child(t, rt, s)) // its reply is on disk: the next process asks its model no more
 		l.end()
 		a := agentOf(tool("own.wait", messages.ReadOnly, gives("waited")))
-		rt := l.begin()
+		rt = l.begin()
 		defer l.end()
 		s = open(t, rt, "stream", a)
 		seen := newScreen(t)
@@ -458,8 +460,8 @@ func replied(t *testing.T, s *stile.Session) {
 	}
 }
 
-// oneChild wants one child session with one run, whatever was repeated.
-func oneChild(t *testing.T, rt *stile.Runtime, s *stile.Session) *stile.Session {
+// child is the one child session.
+func child(t *testing.T, rt *stile.Runtime, s *stile.Session) *stile.Session {
 	t.Helper()
 	var sids []string
 	for h, err := range rt.Archive().Sessions(t.Context(), s.SID()+".") {
@@ -475,6 +477,13 @@ func oneChild(t *testing.T, rt *stile.Runtime, s *stile.Session) *stile.Session 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return kid
+}
+
+// oneChild wants one child session with one run, whatever was repeated.
+func oneChild(t *testing.T, rt *stile.Runtime, s *stile.Session) *stile.Session {
+	t.Helper()
+	kid := child(t, rt, s)
 	recs := records(t, kid)
 	if n := len(bodies[*messages.Input](recs)); n != 1 {
 		t.Errorf("%d inputs", n)
