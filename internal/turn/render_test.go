@@ -272,7 +272,7 @@ func renderBody(w *words, body messages.Body) {
 		w.quoted("detail", b.Detail)
 	case *messages.Audit:
 		w.put(b.Who + " " + b.What)
-	case *messages.ModelRequest, *messages.RelicChanged, *messages.SessionClosed, *messages.SessionDescribed, *messages.Undecoded:
+	case *messages.ModelRequest, *messages.ModelSession, *messages.RelicChanged, *messages.SessionClosed, *messages.SessionDescribed, *messages.Undecoded:
 	}
 }
 
