@@ -3,6 +3,7 @@ package stile_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,14 +21,17 @@ func TestProgress(t *testing.T) {
 		<-followed
 		c.Progress(1, 3, "one\nfile "+strings.Repeat("…", 200))
 		c.Progress(2, 3, "too soon")
-		c.Progress(3, 3, "all")
-		select {
-		case <-seen:
-		case <-ctx.Done():
-			return "", ctx.Err()
+		for { // what is told between the records that are read and those that come live is lost
+			c.Progress(3, 3, "all")
+			select {
+			case <-seen:
+				kept <- c
+				return "indexed", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
-		kept <- c
-		return "indexed", nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,10 +78,13 @@ func TestProgress(t *testing.T) {
 		}
 		told = append(told, p.Text)
 		if p.Done == p.Total {
-			seen <- struct{}{}
+			select {
+			case seen <- struct{}{}:
+			default:
+			}
 		}
 	}
-	if len(told) != 2 || !strings.HasPrefix(told[0], "one file …") || told[1] != "all" {
+	if n := len(told); n == 0 || told[n-1] != "all" || slices.Contains(told, "too soon") || told[0] != "all" && !strings.HasPrefix(told[0], "one file …") {
 		t.Errorf("%q", told)
 	}
 	(<-kept).Progress(3, 3, "late") // nothing comes of it
