@@ -59,7 +59,7 @@ func (m *Machine) detach() {
 			continue
 		}
 		if c.phase == callPaused { // nothing runs, and no turn is left to begin another attempt
-			end := &ActionEnded{State: messages.ActionFailed, Reason: c.tries.failure, Result: c.tries.failed.Result, ErrorCode: c.tries.failed.ErrorCode, MS: c.tries.failed.MS}
+			end := &ActionEnded{State: messages.ActionFailed, Failure: c.tries.failed.Failure, Reason: c.tries.failure, Result: c.tries.failed.Result, ErrorCode: c.tries.failed.ErrorCode, MS: c.tries.failed.MS}
 			if c.tries.doubt {
 				end.State = messages.ActionUnknown
 			}
