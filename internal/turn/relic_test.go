@@ -317,6 +317,33 @@ func TestRelicChangedIsNotLost(t *testing.T) {
 	}
 }
 
+// So it is where a detached action waits for its next attempt when its turn is over: the kind of
+// the failure goes with it.
+func TestRelicChangedBeforeAnAttemptThatDoesNotCome(t *testing.T) {
+	for failure, want := range map[plan.Failure]messages.ActionState{plan.TimedOut: messages.ActionUnknown, plan.Erred: messages.ActionFailed} {
+		s := newStreamed(t)
+		s.push(`<action id="f" mode="fire_and_forget">{"name":"idem","retry":2}</action>`)
+		id, _ := s.m.Flight()
+		s.do(&Judged{Ident: id, ID: "f", Answer: messages.GateApprove})
+		s.keep(id, "f", "kf", `{"operation":"add","key":"n"}`)
+		s.do(&ActionEnded{Ident: id, ID: "f", Attempt: 1, State: messages.ActionFailed, Failure: failure, Reason: failure.String()})
+		if c := s.m.call("f"); c == nil || c.phase != callPaused {
+			t.Fatalf("it does not wait for another attempt: %+v", c)
+		}
+		s.push(`<response>so</response>`)
+		s.end()
+		var got messages.ActionState
+		for _, r := range s.log {
+			if b, ok := r.Body.(*messages.ActionEnded); ok && b.ID == "f" {
+				got = b.State
+			}
+		}
+		if got != want {
+			t.Errorf("%s: what changed a relic is %q, want %q", failure, got, want)
+		}
+	}
+}
+
 func FuzzRelicOperation(f *testing.F) {
 	for _, args := range []string{
 		`{"operation":"set","key":"a","value":{"b":[1,2.50,"x"]},"expect":null}`, `{"operation":"add","key":"n","by":-1}`,
