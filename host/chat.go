@@ -340,28 +340,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
-	var text strings.Builder
-	for u, err := range run.Events(ctx) {
-		if err == nil && u.Record != nil {
-			var piece string
-			if piece, err = c.take(u); err == nil {
-				text.WriteString(piece)
-			}
-		}
-		ended = c.Ended != nil
-		switch {
-		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
-			return begun(leavingChat())
-		case err != nil && hungUp(r, err):
-			return err
-		case err != nil:
-			return begun(orLost(ctx, err))
-		case ended:
-			writeJSON(w, http.StatusOK, c.completion(text.String()))
-			return nil
-		}
-	}
-	return nil // the client has gone
+	err = s.wholeReply(ctx, w, r, run, c, func(text string) any { return c.completion(text) })
+	ended = c.Ended != nil
+	return err
 }
 
 // begun is the problem of a request whose run has begun. Clients repeat what is answered with

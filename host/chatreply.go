@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,6 +173,31 @@ func (l *lateStart) never() (begun bool) {
 	defer l.mu.Unlock()
 	l.refused = true
 	return l.begun
+}
+
+// wholeReply follows a run to its end, and writes what answer makes of its text.
+func (s *Server) wholeReply(ctx context.Context, w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, answer func(text string) any) error {
+	var text strings.Builder
+	for u, err := range run.Events(ctx) {
+		if err == nil && u.Record != nil {
+			var piece string
+			if piece, err = c.take(u); err == nil {
+				text.WriteString(piece)
+			}
+		}
+		switch {
+		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
+			return begun(leavingChat())
+		case err != nil && hungUp(r, err):
+			return err
+		case err != nil:
+			return begun(orLost(ctx, err))
+		case c.Ended != nil:
+			writeJSON(w, http.StatusOK, answer(text.String()))
+			return nil
+		}
+	}
+	return nil // the client has gone
 }
 
 // streamChat sends chunks as the text grows. A HALT ends the stream with an error

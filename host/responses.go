@@ -99,28 +99,9 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) error {
 		ended = c.Ended != nil
 		return nil
 	}
-	var text strings.Builder
-	for u, err := range run.Events(ctx) {
-		if err == nil && u.Record != nil {
-			var piece string
-			if piece, err = c.take(u); err == nil {
-				text.WriteString(piece)
-			}
-		}
-		ended = c.Ended != nil
-		switch {
-		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
-			return begun(leavingChat())
-		case err != nil && hungUp(r, err):
-			return err
-		case err != nil:
-			return begun(orLost(ctx, err))
-		case ended:
-			writeJSON(w, http.StatusOK, out.Whole(text.String(), c.outcome()))
-			return nil
-		}
-	}
-	return nil // the client has gone
+	err = s.wholeReply(ctx, w, r, run, c, func(text string) any { return out.Whole(text, c.outcome()) })
+	ended = c.Ended != nil
+	return err
 }
 
 // outcome is how the run ended, for a response.
