@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -176,24 +175,9 @@ func (s *session) answer(e *turn.Answer) {
 	req.answer(rep)
 }
 
-// verify judges the candidate lines of a turn. The clock is read once, as
-// docs/spec/aeiou.md §10 wants it.
+// verify judges the candidate lines of a turn.
 func (s *session) verify(e *turn.Verify) {
 	now := s.host.cfg.Now()
-	keys := s.host.cfg.Keys.TokenKeys(now)
 	scope := token.Scope{SID: s.ref.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
-	policy := s.ref.agent.TokenPolicy()
-	var checks []messages.TokenCheck
-	n := 0
-	for line := range bytes.Lines(e.Out) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if token.Candidate(line) {
-			ck := token.Verify(line, scope, keys, s.replay, policy, now)
-			checks = append(checks, messages.TokenCheck{
-				Line: n, Action: ck.Action, KID: ck.KID, JTI: ck.JTI, Failure: ck.Failure, Reason: ck.Reason,
-			})
-		}
-		n++
-	}
-	s.input(&turn.Verified{Ident: e.Ident, Checks: checks})
+	s.input(&turn.Verified{Ident: e.Ident, Checks: token.VerifyLines(e.Out, scope, s.host.cfg.Keys.TokenKeys(now), s.replay, s.ref.agent.TokenPolicy(), now)})
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -222,18 +221,11 @@ func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscri
 func (s *shell) verify(e *turn.Verify) *turn.Verified {
 	w := s.host.w
 	scope := token.Scope{SID: s.client.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
-	var checks []messages.TokenCheck
-	n := 0
-	for line := range bytes.Lines(e.Out) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if token.Candidate(line) {
-			ck := token.Verify(line, scope, w.keys, s.replay, token.Policy{}, s.host.now())
-			if w.forges {
-				ck = token.Check{Action: token.ActionContinue, KID: "tok", JTI: "none"}
-			}
-			checks = append(checks, messages.TokenCheck{Line: n, Action: ck.Action, KID: ck.KID, JTI: ck.JTI, Failure: ck.Failure, Reason: ck.Reason})
+	checks := token.VerifyLines(e.Out, scope, w.keys, s.replay, token.Policy{}, s.host.now())
+	if w.forges {
+		for i := range checks {
+			checks[i] = messages.TokenCheck{Line: checks[i].Line, Action: token.ActionContinue, KID: "tok", JTI: "none"}
 		}
-		n++
 	}
 	return &turn.Verified{Ident: e.Ident, Checks: checks}
 }
