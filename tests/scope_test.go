@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // shelf is an agent with a key-value relic of a scope, whose model says these replies.
@@ -277,25 +279,37 @@ func TestRelicScopeAfterCrash(t *testing.T) {
 				sound := memory.New()
 				l := &life{t: t, cfg: stile.Config{Keys: keys, Store: &refusing{sound, func(b *journal.Batch) bool {
 					for _, r := range b.Records {
-						switch r.Body.(type) {
+						switch b := r.Body.(type) {
 						case *messages.RelicChanged:
 							return !before
 						case *messages.ActionEnded:
-							died()
-							return true
+							if b.ID == "k" {
+								died()
+								return true
+							}
 						}
 					}
 					return false
 				}}}}
-				a := shelf(t, "user", keep(`{"operation":"add","key":"n"}`))
-				submit(t, open(t, l.begin(), "acme:ann:s", a), "go")
+				onDisk := make(chan struct{})
+				wait := tool("own.wait", messages.ReadOnly, func(context.Context, *tools.Call) (neuroscript.Value, error) {
+					<-onDisk
+					return neuroscript.String("waited"), nil
+				})
+				a := shelf(t, "user", `<action id="w" mode="async">{"name":"own.wait"}</action>`+
+					`<action id="k" type="relic" mode="async">{"name":"box","parameters":{"operation":"add","key":"n"},"depends_on":["w"]}</action><response>$k</response>`)
+				a.Tools, a.Manifest.Import.Tools = []tools.Tool{wait}, []string{"own.wait"}
+				s := open(t, l.begin(), "acme:ann:s", a)
+				submit(t, s, "go")
+				replied(t, s) // so that the next process restores the turn
+				close(onDisk)
 				<-dead
 				l.end()
 				l.cfg.Store = sound
-				a = shelf(t, "user")
+				a.Model = scripted.New()
 				rt := l.begin()
 				defer l.end()
-				s := open(t, rt, "acme:ann:s", a)
+				s = open(t, rt, "acme:ann:s", a)
 				wantDone(t, decision(t, s.Run(1)))
 				if got := ends(t, s)["k"]; got != `ok {"key":"n","value":1}` {
 					t.Errorf("the action ended %s", got)
@@ -307,8 +321,8 @@ func TestRelicScopeAfterCrash(t *testing.T) {
 				if n := len(bodies[*messages.RelicChanged](records(t, kept))); n != 1 {
 					t.Errorf("%d changes", n)
 				}
-				for _, name := range []string{s.SID(), kept.SID()} {
-					if _, err := rt.Replay(t.Context(), name, nil); err != nil {
+				for name, agent := range map[string]*stile.Agent{s.SID(): a, kept.SID(): nil} {
+					if _, err := rt.Replay(t.Context(), name, agent); err != nil {
 						t.Error(err)
 					}
 				}
