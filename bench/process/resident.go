@@ -1,6 +1,7 @@
 // Package process is the host's own and no part of the public API: it may change in any release.
 //
-// It tells what this process, or another one of this machine, has taken of it.
+// It reports the processor time, memory and descriptors of this process, and of others on this
+// machine.
 package process
 
 import (
