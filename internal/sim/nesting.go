@@ -18,6 +18,7 @@ import (
 type nesting struct {
 	controls    map[string]*control
 	composed    map[string]bool // ids of blocks of the run, and of what stands in its loops
+	blocked     map[int64]bool  // turns that began a block: what they show may come when they are over
 	controlling bool            // of the dialect: there are blocks
 	misreads    sabotage
 }
@@ -47,6 +48,10 @@ func (a *audit) blockBegins(r *messages.Record, b *messages.BlockBegin) error {
 	case b.Block != "" && !a.unlocked(b.Block):
 		return fmt.Errorf("block %s begins in block %s, which is not decided", b.ID, b.Block)
 	}
+	if a.blocked == nil {
+		a.blocked = map[int64]bool{}
+	}
+	a.blocked[r.Turn] = true
 	a.composed[b.ID] = true
 	for _, id := range b.Each {
 		a.composed[id] = true
@@ -322,6 +327,15 @@ func (a *audit) blames(b *messages.BlockEnded) error {
 	name, _, _ := strings.Cut(id, "[")
 	c, k := a.calls[id], a.controls[id]
 	if c != nil && c.fails() || k != nil && k.fails() || a.rejected[id] || a.rejected[name] || a.stopped || strings.HasPrefix(id, b.ID+"[") { // an iteration has no records of its own
+		return nil
+	}
+	said := 0
+	for f := range a.faults {
+		if f.Reason != "" { // others are remarks on feeds
+			said++
+		}
+	}
+	if c == nil && k == nil && said >= messages.MaxParseErrors { // it was refused, and its complaint is one of those that are counted alone
 		return nil
 	}
 	return fmt.Errorf("block %s fails for %s, which did not", b.ID, id)

@@ -174,7 +174,7 @@ func (s *shell) publish(e *turn.Publish) {
 	if s.client.dialect.controls { // a thought in a block is shown before a response of it
 		kind = d.Kind
 	}
-	if latest := s.latest[kind]; d.Unit.Turn == latest.Turn && d.Unit.N < latest.N && len(s.audit.controls) == 0 { // a block that waits for what is behind it holds no response
+	if latest := s.latest[kind]; d.Unit.Turn == latest.Turn && d.Unit.N < latest.N && !s.audit.blocked[d.Unit.Turn] { // a block that waits for what is behind it holds no response
 		w.violated("order", "a delta of unit %s is shown after one of unit %s", d.Unit, latest)
 	}
 	s.latest[kind] = d.Unit
