@@ -6,6 +6,7 @@ import "sync/atomic"
 // read from any goroutine; two counters are not read at one instant.
 type Metrics struct {
 	Commits  atomic.Int64 // calls of Store.Commit
+	Syncs    atomic.Int64 // how often the store has waited for the disk, where it says so
 	Batches  atomic.Int64 // accepted
 	Records  atomic.Int64 // accepted
 	Bytes    atomic.Int64 // accepted, estimated

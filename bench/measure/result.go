@@ -142,6 +142,9 @@ func (u Usage) Since(before Usage) Usage {
 	sub(&u.Commits, before.Commits)
 	sub(&u.Records, before.Records)
 	sub(&u.Fsyncs, before.Fsyncs)
+	if u.Fsyncs == 0 && u.Commits > 0 {
+		u.Fsyncs = -1 // a host whose journal is no file of its own says 0
+	}
 	return u
 }
 

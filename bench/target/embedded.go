@@ -46,6 +46,9 @@ func (e *Embedded) Name() string { return e.name }
 func (e *Embedded) Usage(context.Context) measure.Usage {
 	u := process.Own()
 	u.Commits, u.Records = e.rt.Journal().Commits.Load(), e.rt.Journal().Records.Load()
+	if e.dir != "" {
+		u.Fsyncs = e.rt.Journal().Syncs.Load()
+	}
 	if e.soak {
 		runtime.GC()
 		var m runtime.MemStats

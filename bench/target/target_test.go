@@ -53,14 +53,14 @@ func parsed(t *testing.T, doc string) *workload.Workload {
 	return w
 }
 
-// embedded is a runtime in memory with the agents of a workload.
-func embedded(t *testing.T, w *workload.Workload) (*stile.Runtime, []*stile.Agent) {
+// embedded is a runtime with the agents of a workload, on SQLite in dir, or in memory without one.
+func embedded(t *testing.T, w *workload.Workload, dir string) (*stile.Runtime, []*stile.Agent) {
 	t.Helper()
 	agents, err := scripted.Agents(w, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: agents})
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: dir == "", Dir: dir, Agents: agents})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +73,9 @@ func embedded(t *testing.T, w *workload.Workload) (*stile.Runtime, []*stile.Agen
 }
 
 // served is that behind HTTP.
-func served(t *testing.T, w *workload.Workload) string {
+func served(t *testing.T, w *workload.Workload, dir string) string {
 	t.Helper()
-	rt, agents := embedded(t, w)
+	rt, agents := embedded(t, w, dir)
 	srv, err := host.New(host.Config{Runtime: rt, Agents: agents})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func check(t *testing.T, r measure.Round) {
 	if s := r.Streams; s.Same == 0 || s.Different != 0 || s.Cuts < s.Same {
 		t.Errorf("%+v", s)
 	}
-	if r.Usage.Commits <= 0 || r.Usage.RSS <= 0 {
+	if r.Usage.Commits <= 0 || r.Usage.Fsyncs <= 0 || r.Usage.RSS <= 0 {
 		t.Errorf("%+v", r.Usage)
 	}
 	followed := r.Planned - r.Jobs["dead"].Count - r.Jobs["bench-echo"].Count
@@ -128,13 +128,14 @@ func check(t *testing.T, r measure.Round) {
 
 func TestEmbedded(t *testing.T) {
 	w := parsed(t, small)
-	rt, agents := embedded(t, w)
-	check(t, run(t, w, NewEmbedded("here", true, t.TempDir(), rt, agents)))
+	dir := t.TempDir()
+	rt, agents := embedded(t, w, dir)
+	check(t, run(t, w, NewEmbedded("here", true, dir, rt, agents)))
 }
 
 func TestHost(t *testing.T) {
 	w := parsed(t, small)
-	h, err := NewHost(served(t, w), "")
+	h, err := NewHost(served(t, w, t.TempDir()), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestHost(t *testing.T) {
 
 func TestOpenAI(t *testing.T) {
 	w := parsed(t, "name: x\narrivals: {rate: 200, for: 50ms}\nsessions: 0\nagents: [{name: bench-echo, tokens: 4}]\njobs: [{agent: bench-echo}, {name: wait, agent: bench-echo, reader: wait}]")
-	o, err := NewOpenAI(served(t, w)+"/v1", "", "", os.Getpid())
+	o, err := NewOpenAI(served(t, w, "")+"/v1", "", "", os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -384,6 +384,9 @@ func (w *Writer) decide(group []entry, errs []error) {
 	}
 	w.metrics.Commits.Add(1)
 	results := w.store.Commit(batches)
+	if s, ok := w.store.(interface{ Syncs() int64 }); ok {
+		w.metrics.Syncs.Store(s.Syncs())
+	}
 	for i := range batches {
 		e := &group[at[i]]
 		var err error

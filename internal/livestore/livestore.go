@@ -25,6 +25,7 @@ type Store struct {
 	journal.Store
 	appending
 	metrics *telemetry.Metrics
+	synced  atomic.Int64                     // syncs that metrics know
 	erased  atomic.Int64                     // for stores that do not count themselves
 	carried *ristretto.Cache[string, []byte] // nil for a store that is memory itself
 }
@@ -61,8 +62,16 @@ func (w *Store) Commit(batches []journal.Batch) []error {
 		}
 	}
 	w.metrics.Committed(records)
+	if s, ok := w.Store.(interface{ Syncs() int64 }); ok {
+		now := s.Syncs()
+		w.metrics.Synced(max(now-w.synced.Swap(now), 0))
+	}
 	return errs
 }
+
+// Syncs is how often the store below had waited for the disk at the last commit; 0 where it does
+// not say.
+func (w *Store) Syncs() int64 { return w.synced.Load() }
 
 // keep puts the carried streams of a batch at hand: those of its last decision.
 func (w *Store) keep(b *journal.Batch) {

@@ -47,6 +47,7 @@ type Metrics struct {
 	noProgress      prometheus.Counter
 	fallbackMint    prometheus.Counter
 	journalCommits  prometheus.Counter
+	journalSyncs    prometheus.Counter
 	journalRecords  prometheus.Counter
 	orphans         prometheus.Counter
 	chunks          prometheus.Counter
@@ -105,6 +106,7 @@ func NewMetrics() *Metrics {
 		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
 		fallbackMint:    counter("fallback_mint_total", "Control tokens minted by the fallback signer."),
 		journalCommits:  counter("journal_commits_total", "Commits of the journal."),
+		journalSyncs:    counter("journal_syncs_total", "How often the journal has waited for the disk, where it is a file of this host."),
 		journalRecords:  counter("journal_records_total", "Records committed to the journal."),
 		orphans:         counter("orphans_total", "Tools that were still running when their turn had ended."),
 		chunks:          counter("streamed_chunks_total", "Records with pieces of results that were shown as they grew."),
@@ -317,6 +319,9 @@ func (m *Metrics) Committed(records int) {
 	m.journalCommits.Inc()
 	m.journalRecords.Add(float64(records))
 }
+
+// Synced counts how often the journal has waited for the disk.
+func (m *Metrics) Synced(n int64) { m.journalSyncs.Add(float64(n)) }
 
 // kindLabel makes one spelling of a meter's or clock's name: meters are named GAS
 // in the codes and gas in the manifest.

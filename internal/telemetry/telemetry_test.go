@@ -123,7 +123,7 @@ func TestObserveRecord(t *testing.T) {
 	observe := func(b messages.Body) { m.ObserveRecord(&messages.Record{Inc: inc, Body: b}) }
 	zero := map[string]float64{
 		"stile_ttl_expired_total": 0, "stile_jti_dup_total": 0, "stile_no_progress_total": 0, "stile_fallback_mint_total": 0,
-		"stile_journal_commits_total": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
+		"stile_journal_commits_total": 0, "stile_journal_syncs_total": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
 		"stile_streamed_chunks_total": 0, "stile_streamed_bytes_total": 0,
 		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 0, "stile_turn_latency_ms sum": 0,
 	}
@@ -188,13 +188,14 @@ func TestObserveRecord(t *testing.T) {
 	m.ReceiptMissing()
 	m.Committed(3)
 	m.Committed(4)
+	m.Synced(5)
 	want := map[string]float64{
 		"stile_decisions_total decision=HALT reason=ERR_NO_PROGRESS": 1, "stile_decisions_total decision=DONE reason=": 2, "stile_decisions_total decision=DONE reason=ERR_NO_PROGRESS": 1,
 		"stile_verify_fail_total reason=ERR_TOKEN_TTL/EXPIRED": 2, "stile_verify_fail_total reason=ERR_TOKEN_TTL/FUTURE": 1, "stile_verify_fail_total reason=ERR_TOKEN_REPLAY/JTI": 2,
 		"stile_lints_total code=LINT_MULTI_TOKENS": 1, "stile_lints_total code=LINT_POST_TOKEN_TEXT": 1,
 		"stile_quota_breach_total kind=gas": 1, "stile_quota_breach_total kind=turn_wall": 1, "stile_quota_breach_total kind=other": 1, "stile_quota_breach_total kind=reply": 1,
 		"stile_ttl_expired_total": 2, "stile_jti_dup_total": 2, "stile_no_progress_total": 1, "stile_fallback_mint_total": 1,
-		"stile_journal_commits_total": 2, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
+		"stile_journal_commits_total": 2, "stile_journal_syncs_total": 5, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
 		"stile_streamed_chunks_total": 2, "stile_streamed_bytes_total": 5,
 		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 4, "stile_turn_latency_ms sum": 40,
 	}

@@ -279,6 +279,9 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 	for inc, ses := range touched {
 		w.heads[inc] = ses
 	}
+	if w.wrote > 0 {
+		s.written()
+	}
 	s.grown(w.wrote)
 	return nil
 }

@@ -41,7 +41,6 @@ func (s *store) grown(n int64) {
 func (s *store) move() {
 	s.log.Lock()
 	defer s.log.Unlock()
-	s.logged.Store(0)
 	if !s.usable() {
 		return
 	}
@@ -52,8 +51,8 @@ func (s *store) move() {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for range mostPasses {
-		s.logged.Store(0)
-		if err := pass(db); err != nil {
+		grown := s.logged.Swap(0)
+		if err := s.pass(db, grown); err != nil {
 			return
 		}
 		if s.logged.Load() <= moveWhole {
@@ -62,8 +61,9 @@ func (s *store) move() {
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
-	if pass(db) == nil { // the next commit begins the log anew, unless a reader is still in it
+	if s.pass(db, s.logged.Load()) == nil { // the next commit begins the log anew, unless a reader is still in it
 		s.logged.Store(0)
+		s.moved = true
 	}
 	s.stick(s.stands(true))
 }
@@ -75,11 +75,29 @@ func (s *store) usable() bool {
 	return s.writable() == nil
 }
 
-// pass moves the pages that the log has now.
-func pass(db *sql.DB) error {
+// pass moves the pages that the log has now, which has grown by so many bytes since it was moved.
+func (s *store) pass(db *sql.DB, grown int64) error {
 	var busy, log, done int64
-	return db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &done)
+	err := db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &done)
+	if err == nil && grown > 0 {
+		s.synced.Add(2) // the log, then the file
+	}
+	return err
 }
+
+// written counts the syncs of a transaction that has written. s.write is held.
+func (s *store) written() {
+	s.synced.Add(1)
+	if s.moved {
+		s.moved = false
+		s.synced.Add(1) // the head of a new log
+	}
+}
+
+// Syncs is how often this store has waited for the disk: once for each transaction that wrote, and
+// three times for each move of the log. It leaves out opening the journal, erasures, and the rare
+// move that a commit does itself. A move beside a long read is counted as three where it is two.
+func (s *store) Syncs() int64 { return s.synced.Load() }
 
 // settle empties the log after an erasure.
 func (s *store) settle() {

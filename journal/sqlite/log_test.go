@@ -106,12 +106,29 @@ func TestShortLogStays(t *testing.T) {
 	s := open(t, Options{Path: t.TempDir(), vfs: vfs})
 	ses := specimen.Start(t, "local:local:a", 1)
 	specimen.Must(t, s, ses.Notes(1)) // begins the log
-	before := d.count("sync")
+	before, counted := d.count("sync"), s.Syncs()
 	for range 20 {
 		specimen.Must(t, s, ses.Notes(1))
 	}
 	s.movers.Wait()
-	if n := d.count("sync") - before; n != 20 {
-		t.Errorf("20 commits took %d syncs", n)
+	if n := d.count("sync") - before; n != 20 || s.Syncs()-counted != 20 {
+		t.Errorf("20 commits took %d syncs, and the store counts %d", n, s.Syncs()-counted)
+	}
+}
+
+// What the store counts is what the disk was asked for, also when the log is moved.
+func TestSyncsAreCounted(t *testing.T) {
+	d, vfs := newDisk(t)
+	s := open(t, Options{Path: t.TempDir(), vfs: vfs})
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
+	before, counted := d.count("sync"), s.Syncs()
+	text := strings.Repeat("x", moveAfter/8)
+	for range 40 {
+		specimen.Must(t, s, ses.Batch(&messages.Note{Text: text}))
+		s.movers.Wait()
+	}
+	if asked, counts := d.count("sync")-before, s.Syncs()-counted; int64(asked) != counts || counts <= 40 {
+		t.Errorf("the disk was asked for %d syncs, the store counts %d", asked, counts)
 	}
 }

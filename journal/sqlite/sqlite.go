@@ -78,6 +78,8 @@ type store struct {
 
 	log    sync.Mutex   // held while the log is moved; taken before write
 	logged atomic.Int64 // bytes of rows since it was moved
+	synced atomic.Int64 // see Syncs
+	moved  bool         // the log was moved to its end: the next commit begins it anew; under write
 	moving atomic.Bool  // a move runs or is about to
 	movers sync.WaitGroup
 
