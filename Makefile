@@ -11,7 +11,7 @@
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make soak    a load over SOAKTIME (default 3m), and whether anything grows
-#   make peers   stile beside other runtimes, the same workloads by turns (PEERROUNDS); minutes
+#   make peers   stile beside other runtimes, by turns (PEERROUNDS): writes docs/benchmarks-peers.md; minutes
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)

@@ -1,15 +1,15 @@
-// Command peers measures stile beside other runtimes with the same workloads and model, by turns,
-// and prints the table of docs/benchmarks-peers.md. It prepares them itself: make peers runs it.
+// Command peers measures stile beside other runtimes with the same workloads and model, by turns, and
+// writes the page and the plots of docs/benchmarks-peers.md. It prepares the peers itself.
 //
-//	go run ./bench/peers -rounds 5 -out peers.json
+//	go run ./bench/peers -rounds 5        measure, then write record, page and plots
+//	go run ./bench/peers -page            write page and plots from the record that is there
 //
-// The first rows run in one process with the load, whose own share is then in their processor time.
-// The others are processes of their own behind chat completions, and so is stile beside them.
+// The rows of the first group run in one process with the load. The others are processes of their
+// own behind chat completions.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,8 +18,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,126 +29,69 @@ import (
 	"github.com/seed14be6753/stile/bench/workload"
 )
 
-// row is one runtime in one set-up.
-type row struct {
-	name  string
-	lacks string // what it does not do that stile does
-	// command is what runs a round in its own process, or serves chat completions if serves.
-	command func(file string, port int) []string
-	dir     string
-	serves  bool
-}
-
-const folder = "bench/peers"
-
-func rows(bin string) []row {
-	peer := func(name, variant string) func(string, int) []string {
-		return func(file string, _ int) []string {
-			return []string{filepath.Join(bin, name), "-workload", file, "-variant", variant}
-		}
-	}
-	server := func(command ...string) func(string, int) []string {
-		return func(file string, port int) []string {
-			a := read(file).Agents[0]
-			return append(slices.Clone(command), strconv.Itoa(port), strconv.Itoa(a.Calls), strconv.Itoa(a.Tokens), strconv.Itoa(a.TokenBytes))
-		}
-	}
-	node := func(kind string) func(string, int) []string { return server("node", "server.mjs", kind) }
-	own := func(flags ...string) func(string, int) []string {
-		return func(file string, _ int) []string {
-			return append([]string{filepath.Join(bin, "stile"), "bench", file, "--no-own", "--json", "-"}, flags...)
-		}
-	}
-	serve := func(flags ...string) func(string, int) []string {
-		return func(file string, port int) []string {
-			return append([]string{filepath.Join(bin, "stile"), "bench", "serve", file, "--listen", "127.0.0.1:" + strconv.Itoa(port)}, flags...)
-		}
-	}
-	nodeDir := filepath.Join(folder, "node")
-	return []row{
-		{name: "a map of histories (floor)", lacks: "everything", command: peer("floor", "map")},
-		{name: "eino, ReAct agent", lacks: "no store, one process's order is the program's", command: peer("eino", "react")},
-		{name: "eino, ADK runner", lacks: "checkpoints in memory", command: peer("eino", "runner")},
-		{name: "stile, memory", lacks: "", command: own("--memory")},
-		{name: "stile, SQLite", lacks: "", command: own()},
-		{name: "AI SDK", lacks: "no store", command: node("ai"), dir: nodeDir, serves: true},
-		{name: "OpenAI Agents", lacks: "session in memory", command: node("agents"), dir: nodeDir, serves: true},
-		{name: "LangGraph, memory", lacks: "no store", command: node("langgraph-memory"), dir: nodeDir, serves: true},
-		{name: "ADK-Go, memory", lacks: "no store", command: server(filepath.Join(bin, "adk"), "memory"), serves: true},
-		{name: "stile serve, memory", lacks: "", command: serve("--memory"), serves: true},
-		{name: "LangGraph, SQLite", lacks: "no order of turns, no signature", command: node("langgraph-sqlite"), dir: nodeDir, serves: true},
-		{name: "ADK-Go, SQLite", lacks: "no order of turns, no signature", command: server(filepath.Join(bin, "adk"), "sqlite"), serves: true},
-		{name: "stile serve, SQLite", lacks: "", command: serve(), serves: true},
-	}
-}
-
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds of each, by turns")
-	out := flag.String("out", "", "write all rounds as JSON to this file")
-	only := flag.String("only", "", "run only the rows whose name has this text")
+	dir := flag.String("docs", "docs", "folder of the record, the page and the plots")
+	only := flag.String("only", "", "run only the rows whose name has this text, and write nothing")
+	page := flag.Bool("page", false, "measure nothing: write page and plots from the record")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *rounds, *out, *only); err != nil {
+	if err := run(ctx, *rounds, *dir, *only, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-// found is what a row's rounds of a workload found.
-type found struct {
-	Row      string          `json:"row"`
-	Workload string          `json:"workload"`
-	Rounds   []measure.Round `json:"rounds"`
-	Error    string          `json:"error,omitempty"` // of the last round that could not be run
-}
-
-func run(ctx context.Context, rounds int, out, only string) error {
+func run(ctx context.Context, rounds int, dir, only string, page bool) error {
+	if page {
+		r, err := readRecord(dir)
+		if err != nil {
+			return err
+		}
+		return r.writePage(dir)
+	}
 	bin, err := os.MkdirTemp("", "peers-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(bin) }()
-	unprepared := prepare(ctx, bin)
-	var all []*found
+	r := newRecord(rounds)
+	r.Unprepared = prepare(ctx, bin)
+	r.Versions = versions(ctx)
 	for n := range rounds {
-		for _, name := range []string{"call", "stream"} {
-			for _, r := range rows(bin) {
-				if !strings.Contains(r.name, only) || ctx.Err() != nil {
+		for _, name := range workloads {
+			for _, row := range rows(bin) {
+				if !strings.Contains(row.name, only) {
 					continue
-				}
-				i := slices.IndexFunc(all, func(f *found) bool { return f.Row == r.name && f.Workload == name })
-				if i < 0 {
-					all = append(all, &found{Row: r.name, Workload: name})
-					i = len(all) - 1
 				}
 				file, err := filepath.Abs(filepath.Join(folder, name+".yaml"))
 				if err != nil {
 					return err
 				}
-				round, err := one(ctx, r, file)
-				if err != nil {
-					all[i].Error = err.Error()
-					fmt.Fprintf(os.Stderr, "round %d, %s, %s: %v\n", n+1, name, r.name, err)
-					continue
+				round, err := one(ctx, row, file)
+				if ctx.Err() != nil {
+					return fmt.Errorf("stopped in round %d of %d: nothing is written", n+1, rounds)
 				}
-				all[i].Rounds = append(all[i].Rounds, round)
-				fmt.Fprintf(os.Stderr, "round %d, %s, %s: %d of %d ended, p50 %s\n", n+1, name, r.name, round.Fates[measure.Ended], round.Planned, report.Micros(round.Times[measure.End].P50))
+				r.add(row.name, name, round, err)
+				fmt.Fprintf(os.Stderr, "round %d, %s, %s: %s\n", n+1, name, row.name, told(round, err))
 			}
 		}
 	}
-	table(all, rows(bin))
-	for _, u := range unprepared {
-		fmt.Printf("\nNot prepared: %s\n", u)
-	}
-	if out == "" {
+	if only != "" {
 		return nil
 	}
-	b, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
+	if err := r.write(dir); err != nil {
 		return err
 	}
-	return os.WriteFile(out, b, 0o644)
+	return r.writePage(dir)
+}
+
+func told(r measure.Round, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d of %d ended, p50 %s", r.Fates[measure.Ended], r.Planned, report.Micros(r.Times[measure.End].P50))
 }
 
 // prepare builds the peers, and says what could not be.
@@ -260,49 +201,4 @@ func listens(ctx context.Context, port int) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// table prints the medians over the rounds, with the least and the most.
-func table(all []*found, rows []row) {
-	fmt.Printf("%s/%s, %d processors, %s.\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format("2006-01-02"))
-	for _, name := range []string{"call", "stream"} {
-		fmt.Printf("\n| %s | rounds | ended | processor time a run, µs | end p50 | end p99 | resident at most | what it does not do |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n", name)
-		for _, r := range rows {
-			for _, f := range all {
-				if f.Row != r.name || f.Workload != name {
-					continue
-				}
-				if len(f.Rounds) == 0 {
-					fmt.Printf("| %s | 0 | %.100s | | | | | %s |\n", r.name, f.Error, r.lacks)
-					continue
-				}
-				fmt.Printf("| %s | %d | %s | %s | %s | %s | %s | %s |\n", r.name, len(f.Rounds),
-					spread(f, func(r measure.Round) float64 {
-						return 100 * float64(r.Fates[measure.Ended]) / float64(max(r.Planned, 1))
-					}, func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) + " %" }),
-					spread(f, func(r measure.Round) float64 {
-						return float64(r.Usage.CPUMicros) / float64(max(r.Fates[measure.Ended], 1))
-					}, func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }),
-					spread(f, func(r measure.Round) float64 { return float64(r.Times[measure.End].P50) }, micros),
-					spread(f, func(r measure.Round) float64 { return float64(r.Times[measure.End].P99) }, micros),
-					spread(f, func(r measure.Round) float64 { return float64(r.Usage.PeakRSS) }, func(v float64) string { return report.Bytes(int64(v)) }), r.lacks)
-			}
-		}
-	}
-}
-
-func micros(v float64) string { return report.Micros(int64(v)) }
-
-// spread is the median of the rounds, and in brackets the least and the most if they differ.
-func spread(f *found, of func(measure.Round) float64, text func(float64) string) string {
-	var all []float64
-	for _, r := range f.Rounds {
-		all = append(all, of(r))
-	}
-	slices.Sort(all)
-	middle, least, most := text(all[len(all)/2]), text(all[0]), text(all[len(all)-1])
-	if least == most {
-		return middle
-	}
-	return fmt.Sprintf("%s (%s to %s)", middle, least, most)
 }
