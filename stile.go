@@ -287,7 +287,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 	env := rt.cfg.compiler(compiler.Run)
 	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
-	env.Sessions, env.Profiles = children, rt.learner
+	env.Sessions, env.Profiles, env.ModelCalled = children, rt.learner, rt.metrics.ModelCalled
 	env.Folders = &rt.folders
 	if !rt.cfg.InMemory {
 		env.Caches = filepath.Join(rt.cfg.Dir, "caches")

@@ -29,6 +29,7 @@ import (
 	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/reply"
 	"github.com/seed14be6753/stile/internal/talk"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
@@ -47,8 +48,10 @@ type Keys interface {
 // sessions at once and must not block.
 type Observer interface {
 	// ObserveRecord gets every record after it became durable, in the order of its
-	// session.
-	ObserveRecord(*messages.Record)
+	// session, with the name of the session's agent.
+	ObserveRecord(agent string, rec *messages.Record)
+	// ModelCalled gets every call of a model when it has ended.
+	ModelCalled(telemetry.ModelCall)
 	SessionAwake()
 	SessionAsleep()
 	FallbackMint()   // the fallback signer minted a token
@@ -223,7 +226,7 @@ func New(cfg Config) *Host {
 func (h *Host) share() {
 	cfg := &h.cfg
 	h.histories = history.New(cfg.Store, cfg.Now)
-	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, Systems: &h.histories.Systems}
+	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, ModelCalled: cfg.Observer.ModelCalled, Systems: &h.histories.Systems}
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.attempts = attempt.Env{
 		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.hub.Tell,

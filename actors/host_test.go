@@ -20,6 +20,7 @@ import (
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
@@ -45,14 +46,15 @@ func (noKeys) TokenKeys(time.Time) token.KeySource  { return nil }
 // silent observes nothing.
 type silent struct{}
 
-func (silent) ObserveRecord(*messages.Record) {}
-func (silent) SessionAwake()                  {}
-func (silent) SessionAsleep()                 {}
-func (silent) FallbackMint()                  {}
-func (silent) Orphan()                        {}
-func (silent) ReceiptMissing()                {}
-func (silent) LimitReached(string, int)       {}
-func (silent) RolledBack(string)              {}
+func (silent) ObserveRecord(string, *messages.Record) {}
+func (silent) ModelCalled(telemetry.ModelCall)        {}
+func (silent) SessionAwake()                          {}
+func (silent) SessionAsleep()                         {}
+func (silent) FallbackMint()                          {}
+func (silent) Orphan()                                {}
+func (silent) ReceiptMissing()                        {}
+func (silent) LimitReached(string, int)               {}
+func (silent) RolledBack(string)                      {}
 
 var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 

@@ -145,7 +145,7 @@ func (s *session) publish(e *turn.Publish) {
 		s.host.hub.Publish(s.ref.sid, u)
 		return
 	}
-	s.host.cfg.Observer.ObserveRecord(u.Record)
+	s.host.cfg.Observer.ObserveRecord(s.ref.agent.Name, u.Record)
 	if b, ok := u.Record.Body.(*messages.TurnSuspended); ok {
 		if until, err := time.Parse(time.RFC3339Nano, b.Until); err == nil {
 			s.host.waker.Suspended(until)

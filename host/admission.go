@@ -174,7 +174,8 @@ func (s *Server) place(ctx context.Context) (func(), error) {
 	}
 	select {
 	case s.streams <- struct{}{}:
-		return func() { <-s.streams; back() }, nil
+		closed := s.rt.Metrics().StreamOpened()
+		return func() { closed(); <-s.streams; back() }, nil
 	default:
 		back()
 		return nil, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, overHost, "too many streams are open", 5*time.Second)

@@ -413,7 +413,7 @@ func (s *Server) refuseChat(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(statusHungUp)
 		return
 	}
-	trailOf(r.Context()).refusing(p)
+	s.refused(r.Context(), p)
 	if p.Status >= http.StatusInternalServerError && !p.halt {
 		s.log.Error("a request failed", zap.String("path", r.URL.Path), zap.Error(err))
 	}

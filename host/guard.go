@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -21,7 +22,9 @@ import (
 // to loopback shows itself in Host; a foreign page in Origin or Sec-Fetch-Site.
 func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w = newTimed(w, r)
+		out, pattern := newTimed(w, r), ""
+		w = out
+		defer s.answered(r, &pattern, out, time.Now())
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -48,7 +51,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		if s.preflight(w, r) {
 			return
 		}
-		_, pattern := next.Handler(r)
+		_, pattern = next.Handler(r)
 		defer func() {
 			if why := recover(); why != nil {
 				if err, ok := why.(error); ok && errors.Is(err, http.ErrAbortHandler) {

@@ -400,7 +400,7 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 			if p.Status >= http.StatusInternalServerError && p.Code != string(messages.ErrBusy) && p.Code != string(messages.ErrAudit) { // load that is shed is no failure, and the audit log has told its own
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}
-			trailOf(ctx).refusing(p)
+			s.refused(ctx, p)
 			return nil, p
 		}
 		return out, nil

@@ -147,7 +147,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	p := problemOf(err)
-	trailOf(r.Context()).refusing(p)
+	s.refused(r.Context(), p)
 	if p.Status >= http.StatusInternalServerError {
 		s.log.Error("callers cannot be told apart", zap.String("path", r.URL.Path), zap.Error(err))
 	}

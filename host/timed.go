@@ -14,8 +14,9 @@ const pieceBytes = 64 << 10
 // methods are for one goroutine at a time, as those of any http.ResponseWriter.
 type timed struct {
 	http.ResponseWriter
-	ctl   *http.ResponseController
-	until time.Time
+	ctl    *http.ResponseController
+	until  time.Time
+	status int // that was written; 0 before
 	// eager reports whether the deadline ends the answer when it passes, also while nothing
 	// is written: so it is with HTTP/2.
 	eager bool
@@ -46,6 +47,9 @@ func (t *timed) set(until time.Time) error {
 
 // WriteHeader implements http.ResponseWriter.
 func (t *timed) WriteHeader(status int) {
+	if t.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		t.status = status
+	}
 	_ = t.move() // a write will tell
 	t.ResponseWriter.WriteHeader(status)
 }

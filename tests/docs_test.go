@@ -51,7 +51,7 @@ func pages(t *testing.T) (all []string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (path == "tests/testdata" || path == "bin" || strings.HasPrefix(d.Name(), ".") && path != "."):
+		case d.IsDir() && (path == "tests/testdata" || path == "bin" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && path != "."):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			all = append(all, path)
@@ -365,10 +365,19 @@ func TestDocsDecisionLog(t *testing.T) {
 func TestDocsMetrics(t *testing.T) {
 	m := telemetry.NewMetrics()
 	// A family shows itself when it has a child.
-	m.ObserveRecord(&messages.Record{Body: &messages.TurnDecided{
+	m.ObserveRecord("a", &messages.Record{Body: &messages.TurnDecided{
 		Decision: messages.Halt, Reason: messages.ErrTokenTTL, Repair: true, Failures: []string{"f"}, Lints: []messages.Code{messages.LintMultiTokens},
 	}})
-	m.ObserveRecord(&messages.Record{Body: &messages.Control{What: messages.ControlBreach, Name: "GAS"}})
+	m.ObserveRecord("a", &messages.Record{Body: &messages.Control{What: messages.ControlBreach, Name: "GAS"}})
+	for _, b := range []messages.Body{
+		&messages.RunEnd{}, &messages.ModelFallback{}, &messages.ModelReply{Usage: messages.Usage{Input: 1}, CostUSD: 1}, &messages.ActionApproval{Approval: "q"},
+		&messages.ActionDeclared{ID: "a", Name: "t"}, &messages.ActionStarted{ID: "a"}, &messages.ActionEnded{ID: "a"},
+	} {
+		m.ObserveRecord("a", &messages.Record{Body: b})
+	}
+	m.ModelCalled(telemetry.ModelCall{First: 1})
+	m.Request("GET", "r", 200, 1)
+	m.Refused("ERR_BUSY", "RUNS")
 	m.Profile("learned")
 	m.ToolsChanged("notes", 1)
 	families, err := m.Registry().Gather()

@@ -63,7 +63,7 @@ var layers = []struct {
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/turn/driver", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/compare", "internal/native", "internal/resume", "internal/answer", "internal/budget", "internal/jsonvalue", "internal/expr", "internal/transform"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/rehearse", "internal/eval", "internal/proof", "internal/groupcommit", "internal/specimen", "internal/confine", "internal/files", "internal/audit", "internal/retry", "internal/schema", "internal/zone", "internal/publicnet", "internal/postgrestest", "internal/wiretest"}},
-	{"shells", []string{"supervisor", "actors/...", "internal/hub", "internal/compiled", "internal/intake", "internal/pool", "internal/load", "internal/wake", "internal/program", "internal/history", "internal/reply", "internal/attempt", "internal/relics", "internal/talk"}},
+	{"shells", []string{"internal/calls", "supervisor", "actors/...", "internal/hub", "internal/compiled", "internal/intake", "internal/pool", "internal/load", "internal/wake", "internal/program", "internal/history", "internal/reply", "internal/attempt", "internal/relics", "internal/talk"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/simple", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
 	{"facade", []string{""}},
 	{"doors", []string{"host/...", "clients/...", "bench/...", "internal/certtest", "internal/pagetest", "examples", "stiletest"}},

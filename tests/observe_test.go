@@ -122,7 +122,7 @@ func TestMetrics(t *testing.T) {
 			{"decisions_total", []string{"decision", "CONTINUE", "reason", ""}, 1},
 			{"decisions_total", []string{"decision", "DONE", "reason", ""}, 1},
 			{"decisions_total", []string{"decision", "HALT", "reason", "ERR_TOKEN_MISSING"}, 1},
-			{"turn_latency_ms", nil, 3},
+			{"turn_seconds", nil, 3},
 			{"turns_in_flight", nil, 0},
 			{"sessions", nil, 1},
 		} {

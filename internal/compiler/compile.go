@@ -32,6 +32,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
@@ -107,6 +108,9 @@ type Env struct {
 	Sandbox   func() confine.Sandbox
 	Now       func() time.Time
 	Log       *zap.Logger
+	// ModelCalled gets the calls of models that actions make, when they have ended; nil is for a
+	// replay.
+	ModelCalled func(telemetry.ModelCall)
 
 	Pool   *mcp.Pool
 	Store  journal.Store // searched by recall

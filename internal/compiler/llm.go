@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/calls"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
@@ -74,18 +75,18 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, i int) (*catalog.Execu
 			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})
 		}
 		req.Messages = append(req.Messages, messages.Message{Role: messages.RoleUser, Text: q.Text})
-		return ask(ctx, ports[q.Model], req, q.Emit)
+		return e.ask(ctx, ports[q.Model], req, q.Emit)
 	}
 	return catalog.LLM(p), nil
 }
 
 // ask puts one question, again when the failure says that it may help and no byte came. So
 // nothing that emit has is taken back.
-func ask(ctx context.Context, port llm.Model, req llm.Request, emit func(context.Context, string) error) (sum catalog.Answer, err error) {
+func (e *Env) ask(ctx context.Context, port llm.Model, req llm.Request, emit func(context.Context, string) error) (sum catalog.Answer, err error) {
 	var policy retry.Policy
 	for n := 1; ; n++ {
 		var b strings.Builder
-		usage, cost, err := answer(ctx, port, req, &b, emit)
+		usage, cost, err := e.answer(ctx, port, req, &b, emit)
 		sum.Tokens += usage.Input + usage.Output
 		sum.CostMicroUSD += cost
 		if err == nil {
@@ -107,8 +108,12 @@ func ask(ctx context.Context, port llm.Model, req llm.Request, emit func(context
 }
 
 // answer reads one reply to its end.
-func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder, emit func(context.Context, string) error) (usage messages.Usage, cost int64, err error) {
-	for chunk, err := range port.Stream(ctx, req) {
+func (e *Env) answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder, emit func(context.Context, string) error) (usage messages.Usage, cost int64, err error) {
+	stream := port.Stream(ctx, req)
+	if e.ModelCalled != nil {
+		stream = calls.Watch(ctx, e.Now, req.Provider, req.Model, stream, e.ModelCalled)
+	}
+	for chunk, err := range stream {
 		if err != nil {
 			return usage, cost, err
 		}

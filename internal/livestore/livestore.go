@@ -7,6 +7,7 @@ package livestore
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -49,7 +50,9 @@ func blobKey(inc messages.Incarnation, d messages.Digest) string {
 
 // Commit implements journal.Store.
 func (w *Store) Commit(batches []journal.Batch) []error {
+	begin := time.Now()
 	errs := w.Store.Commit(batches)
+	took := time.Since(begin)
 	w.note(errs)
 	records := 0
 	for i := range batches {
@@ -61,7 +64,7 @@ func (w *Store) Commit(batches []journal.Batch) []error {
 			w.keep(&batches[i])
 		}
 	}
-	w.metrics.Committed(records)
+	w.metrics.Committed(records, took)
 	if s, ok := w.Store.(interface{ Syncs() int64 }); ok {
 		now := s.Syncs()
 		w.metrics.Synced(max(now-w.synced.Swap(now), 0))

@@ -21,9 +21,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/calls"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/talk"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
@@ -35,7 +37,9 @@ type Env struct {
 	Now func() time.Time
 	// LimitReached counts what met a limit.
 	LimitReached func(limit string, n int)
-	Systems      *history.Systems
+	// ModelCalled gets every call of a model when it has ended.
+	ModelCalled func(telemetry.ModelCall)
+	Systems     *history.Systems
 }
 
 // Inbox takes what a reply says. Offer is Post for a caller that calls Inline then: an idle session
@@ -192,7 +196,7 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 			opened.System = []byte(r.system)
 		}
 		asked.Lints = nil // once per turn
-		err := r.read(r.stream(route, req, opened))
+		err := r.read(calls.Watch(r.ctx, r.env.Now, route.Provider, route.Model, r.stream(route, req, opened), r.env.ModelCalled))
 		if err == nil {
 			return false, nil
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/specimen"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
@@ -116,7 +117,7 @@ func begin(t *testing.T, change func(*compiled.Agent), models ...llm.Model) (*Re
 	}
 	kept := history.New(store, time.Now)
 	b, r := &inbox{}, &Reply{}
-	r.Begin(t.Context(), &Env{Now: time.Now, LimitReached: func(string, int) {}, Systems: &kept.Systems}, b, history.Reader{
+	r.Begin(t.Context(), &Env{Now: time.Now, LimitReached: func(string, int) {}, ModelCalled: func(telemetry.ModelCall) {}, Systems: &kept.Systems}, b, history.Reader{
 		Store: store, Agent: a, SID: at.SID, Inc: at.Inc, Durable: at.Sealer.Head(), Share: intake.New(-1, nil).Begin(),
 		Open: &turn.OpenModel{Ident: turn.Ident{Turn: 1, Nonce: "n"}, Run: 1, Pass: 1},
 	})

@@ -2,9 +2,10 @@ package telemetry
 
 import (
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,9 +17,8 @@ import (
 
 const namespace = "stile"
 
-// latencyBuckets spread a turn's latency in milliseconds, from a scripted one to
-// the default turn_wall of fifteen minutes.
-var latencyBuckets = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000}
+// commitBuckets spread the time of a commit in seconds, from memory to a disk that stalls.
+var commitBuckets = []float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}
 
 // Metrics counts what the runtime does, in a registry of its own (docs/spec/aeiou.md §17).
 // Names carry the prefix stile_. Everything is safe for concurrent use.
@@ -29,18 +29,21 @@ type Metrics struct {
 	own      *prometheus.Registry // the runtime's alone
 	registry *prometheus.Registry // and those of Go and the process
 
-	decisions   family2
-	repairs     family
-	verifyFail  family
-	lints       family
-	quotaBreach family
-	profiles    family
-	toolChanges family
-	limits      family
-	rollbacks   family
-	undone      family
-	blocks      family2
-	refused     family
+	work
+	traffic
+
+	decisions   *counters2
+	repairs     *counters1
+	verifyFail  *counters1
+	lints       *counters1
+	quotaBreach *counters1
+	profiles    *counters1
+	toolChanges *counters1
+	limits      *counters1
+	rollbacks   *counters1
+	undone      *counters1
+	blocks      *counters2
+	refused     *counters1
 
 	ttlExpired      prometheus.Counter
 	jtiDup          prometheus.Counter
@@ -53,6 +56,7 @@ type Metrics struct {
 	chunks          prometheus.Counter
 	streamed        prometheus.Counter
 	receiptsMissing prometheus.Counter
+	commitTook      prometheus.Histogram
 	sessions        prometheus.Gauge
 	turnsInFlight   prometheus.Gauge
 	latency         prometheus.Histogram
@@ -61,82 +65,66 @@ type Metrics struct {
 	// open holds the incarnations whose turn this process saw begin. A turn that
 	// another process began and this one decided was never counted up, so it must
 	// not be counted down.
-	open map[messages.Incarnation]struct{}
-	// kinds has the kinds of the control blocks that this process saw begin in a turn, by id;
-	// the record of their end does not name it.
-	kinds map[messages.Incarnation]map[string]string
+	open  map[messages.Incarnation]struct{}
+	known map[messages.Incarnation]*underway
 }
 
 // NewMetrics makes a registry with all of the runtime's metrics, beside those of
 // the Go runtime and the process.
 func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-		r.MustRegister(c)
-		return c
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
-		r.MustRegister(g)
-		return g
-	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-		r.MustRegister(v)
-		return v
-	}
+	reg := maker{r}
 	m := &Metrics{
 		own:             r,
 		registry:        prometheus.NewRegistry(),
-		decisions:       family2{vec: vec("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason")},
-		repairs:         family{vec: vec("repairs_total", "Turns that failed by a mistake of the model and were followed by another, by reason.", "reason")},
-		verifyFail:      family{vec: vec("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason")},
-		lints:           family{vec: vec("lints_total", "Lints of decided turns, by code.", "code")},
-		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
-		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
-		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
-		rollbacks:       family{vec: vec("rollbacks_total", "Groups of actions that were rolled back, by outcome.", "outcome")},
-		undone:          family{vec: vec("compensations_total", "Compensations of actions that have ended, by state.", "state")},
-		blocks:          family2{vec: vec("blocks_total", "Control blocks that have ended, by kind and state.", "kind", "state")},
-		refused:         family{vec: vec("token_refused_total", "Requests that were refused for their token, by reason.", "reason")},
-		toolChanges:     family{vec: vec("mcp_tool_changes_total", "Tools that an MCP server offered in other words than before, by server.", "server")},
-		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
-		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
-		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
-		fallbackMint:    counter("fallback_mint_total", "Control tokens minted by the fallback signer."),
-		journalCommits:  counter("journal_commits_total", "Commits of the journal."),
-		journalSyncs:    counter("journal_syncs_total", "How often the journal has waited for the disk, where it is a file of this host."),
-		journalRecords:  counter("journal_records_total", "Records committed to the journal."),
-		orphans:         counter("orphans_total", "Tools that were still running when their turn had ended."),
-		chunks:          counter("streamed_chunks_total", "Records with pieces of results that were shown as they grew."),
-		streamed:        counter("streamed_bytes_total", "Bytes of results that were shown as they grew."),
-		receiptsMissing: counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
-		sessions:        gauge("sessions", "Sessions that are awake."),
-		turnsInFlight:   gauge("turns_in_flight", "Turns begun and not yet decided."),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "turn_latency_ms",
-			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets,
-		}),
-		open:  map[messages.Incarnation]struct{}{},
-		kinds: map[messages.Incarnation]map[string]string{},
+		decisions:       reg.counters2("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason"),
+		repairs:         reg.counters1("repairs_total", "Turns that failed by a mistake of the model and were followed by another, by reason.", "reason"),
+		verifyFail:      reg.counters1("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason"),
+		lints:           reg.counters1("lints_total", "Lints of decided turns, by code.", "code"),
+		quotaBreach:     reg.counters1("quota_breach_total", "Meters and clocks that ran out, by name.", "kind"),
+		profiles:        reg.counters1("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome"),
+		limits:          reg.counters1("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit"),
+		rollbacks:       reg.counters1("rollbacks_total", "Groups of actions that were rolled back, by outcome.", "outcome"),
+		undone:          reg.counters1("compensations_total", "Compensations of actions that have ended, by state.", "state"),
+		blocks:          reg.counters2("blocks_total", "Control blocks that have ended, by kind and state.", "kind", "state"),
+		refused:         reg.counters1("token_refused_total", "Requests that were refused for their token, by reason.", "reason"),
+		toolChanges:     reg.counters1("mcp_tool_changes_total", "Tools that an MCP server offered in other words than before, by server.", "server"),
+		ttlExpired:      reg.counter("ttl_expired_total", "Control tokens that had expired."),
+		jtiDup:          reg.counter("jti_dup_total", "Control tokens whose jti was seen before."),
+		noProgress:      reg.counter("no_progress_total", "Turns halted because the session repeated itself."),
+		fallbackMint:    reg.counter("fallback_mint_total", "Control tokens minted by the fallback signer."),
+		journalCommits:  reg.counter("journal_commits_total", "Commits of the journal."),
+		journalSyncs:    reg.counter("journal_syncs_total", "How often the journal has waited for the disk, where it is a file of this host."),
+		journalRecords:  reg.counter("journal_records_total", "Records committed to the journal."),
+		orphans:         reg.counter("orphans_total", "Tools that were still running when their turn had ended."),
+		chunks:          reg.counter("streamed_chunks_total", "Records with pieces of results that were shown as they grew."),
+		streamed:        reg.counter("streamed_bytes_total", "Bytes of results that were shown as they grew."),
+		receiptsMissing: reg.counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
+		sessions:        reg.gauge("sessions", "Sessions that are awake."),
+		turnsInFlight:   reg.gauge("turns_in_flight", "Turns begun and not yet decided."),
+		commitTook:      reg.histogram("journal_commit_seconds", "Time of a commit of the journal.", commitBuckets),
+		latency:         reg.histogram("turn_seconds", "Time from the begin of a turn to its decision.", callBuckets),
+		work:            newWork(reg),
+		traffic:         newTraffic(reg),
+		open:            map[messages.Incarnation]struct{}{},
+		known:           map[messages.Incarnation]*underway{},
 	}
 	for _, l := range messages.Limits() { // there from the start, so that the first time shows
 		m.LimitReached(l, 0)
 	}
 	for _, outcome := range []messages.ActionState{messages.ActionOK, messages.ActionFailed, messages.ActionUnknown} {
-		m.rollbacks.add(string(outcome), 0)
-		m.undone.add(string(outcome), 0)
+		m.rollbacks.of(string(outcome))
+		m.undone.of(string(outcome))
 	}
 	for _, kind := range blockKinds {
 		for _, state := range []messages.ActionState{messages.ActionOK, messages.ActionFailed} {
-			m.blocks.add(pair{kind, string(state)}, 0)
+			m.blocks.of(pair{kind, string(state)})
 		}
 	}
 	for _, reason := range Refusals() {
-		m.refused.add(reason, 0)
+		m.refused.of(reason)
 	}
-	r.MustRegister(m.latency)
+	r.MustRegister(buildInfo(debug.ReadBuildInfo))
 	m.registry.MustRegister(r, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -164,9 +152,11 @@ func (m *Metrics) Handler() http.Handler {
 // Counted are: decisions, repairs, latency, failed tokens, lints and no progress from
 // turn.decided; turns in flight from turn.begin, turn.decided and session.closed; blocks
 // from block.begin and block.ended; compensations and streamed results from their records;
-// breaches and the limits that end something from control. Lints are taken from turn.decided alone, so that the
-// counter is the sum over the decision log.
-func (m *Metrics) ObserveRecord(rec *messages.Record) {
+// breaches and the limits that end something from control; and the work of agents (observeWork).
+// Lints are taken from turn.decided alone, so that the counter is the sum over the decision log.
+// agent is the name in the manifest of the session.
+func (m *Metrics) ObserveRecord(agent string, rec *messages.Record) {
+	m.observeWork(agent, rec)
 	switch b := rec.Body.(type) {
 	case *messages.TurnBegin:
 		m.begin(rec.Inc)
@@ -175,22 +165,23 @@ func (m *Metrics) ObserveRecord(rec *messages.Record) {
 		m.decided(b)
 	case *messages.SessionClosed:
 		m.end(rec.Inc)
+		m.forget(rec.Inc)
 	case *messages.BlockBegin:
 		m.block(rec.Inc, b)
 	case *messages.BlockEnded:
-		m.blocks.add(pair{m.kindOf(rec.Inc, b.ID), string(b.State)}, 1)
+		m.blocks.of(pair{m.kindOf(rec.Inc, b.ID), string(b.State)}).Add(1)
 	case *messages.ActionChunk:
 		m.chunks.Inc()
 		m.streamed.Add(float64(len(b.Bytes)))
 	case *messages.ActionEnded:
 		if strings.HasPrefix(b.ID, turn.UndoPrefix) {
-			m.undone.inc(string(b.State))
+			m.undone.of(string(b.State)).Inc()
 		}
 	case *messages.Control:
 		// A clock's control is a breach only where it ended something: other timers
 		// are the machine's own.
 		if b.What == messages.ControlBreach || b.What == messages.ControlTimer && b.Code == messages.ErrTimeout {
-			m.quotaBreach.inc(kindLabel(b.Name))
+			m.quotaBreach.of(kindLabel(b.Name)).Inc()
 		}
 		m.reached(b)
 	}
@@ -207,16 +198,16 @@ func (m *Metrics) reached(b *messages.Control) {
 }
 
 func (m *Metrics) decided(d *messages.TurnDecided) {
-	m.decisions.add(pair{string(d.Decision), string(d.Reason)}, 1)
-	m.latency.Observe(float64(d.LatencyMS))
+	m.decisions.of(pair{string(d.Decision), string(d.Reason)}).Add(1)
+	m.latency.Observe(float64(d.LatencyMS) / 1000)
 	if d.Decision == messages.Halt && d.Reason == messages.ErrNoProgress {
 		m.noProgress.Inc()
 	}
 	if d.Repair {
-		m.repairs.inc(string(d.Reason))
+		m.repairs.of(string(d.Reason)).Inc()
 	}
 	for _, f := range d.Failures {
-		m.verifyFail.inc(f)
+		m.verifyFail.of(f).Inc()
 		switch f {
 		case "ERR_TOKEN_TTL/EXPIRED":
 			m.ttlExpired.Inc()
@@ -225,7 +216,7 @@ func (m *Metrics) decided(d *messages.TurnDecided) {
 		}
 	}
 	for _, l := range d.Lints {
-		m.lints.inc(string(l))
+		m.lints.of(string(l)).Inc()
 	}
 }
 
@@ -239,7 +230,7 @@ func (m *Metrics) begin(inc messages.Incarnation) {
 func (m *Metrics) end(inc messages.Incarnation) {
 	m.mu.Lock()
 	delete(m.open, inc)
-	delete(m.kinds, inc)
+	m.rest(inc)
 	m.turnsInFlight.Set(float64(len(m.open)))
 	m.mu.Unlock()
 }
@@ -251,10 +242,11 @@ var blockKinds = []string{"if", "foreach", "parallel"}
 func (m *Metrics) block(inc messages.Incarnation, b *messages.BlockBegin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.kinds[inc] == nil {
-		m.kinds[inc] = map[string]string{}
+	w := m.of(inc)
+	if w.kinds == nil {
+		w.kinds = map[string]string{}
 	}
-	m.kinds[inc][b.ID] = b.BlockKind
+	w.kinds[b.ID] = b.BlockKind
 }
 
 // kindOf takes the kind of a control block that has ended; overflow for one that another
@@ -262,11 +254,12 @@ func (m *Metrics) block(inc messages.Incarnation, b *messages.BlockBegin) {
 func (m *Metrics) kindOf(inc messages.Incarnation, id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kind, ok := m.kinds[inc][id]
-	if !ok {
+	w := m.known[inc]
+	if w == nil || w.kinds[id] == "" {
 		return overflow
 	}
-	delete(m.kinds[inc], id)
+	kind := w.kinds[id]
+	delete(w.kinds, id)
 	return kind
 }
 
@@ -276,7 +269,17 @@ func (m *Metrics) Adopted(inc messages.Incarnation) { m.begin(inc) }
 
 // Abandoned says that this process lets go of inc, with or without an open turn:
 // another owner has it, or it sleeps while suspended.
-func (m *Metrics) Abandoned(inc messages.Incarnation) { m.end(inc) }
+func (m *Metrics) Abandoned(inc messages.Incarnation) {
+	m.end(inc)
+	m.forget(inc)
+}
+
+// forget drops what is known of an activation.
+func (m *Metrics) forget(inc messages.Incarnation) {
+	m.mu.Lock()
+	delete(m.known, inc)
+	m.mu.Unlock()
+}
 
 // SessionAwake counts a session that was activated.
 func (m *Metrics) SessionAwake() { m.sessions.Inc() }
@@ -285,11 +288,11 @@ func (m *Metrics) SessionAwake() { m.sessions.Inc() }
 func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
 
 // LimitReached counts n times that something met a limit.
-func (m *Metrics) LimitReached(l string, n int) { m.limits.add(l, n) }
+func (m *Metrics) LimitReached(l string, n int) { m.limits.of(l).Add(float64(n)) }
 
 // RolledBack counts a group of actions that was rolled back. Its outcome is ok, failed if a
 // compensation failed, or unknown.
-func (m *Metrics) RolledBack(outcome string) { m.rollbacks.inc(outcome) }
+func (m *Metrics) RolledBack(outcome string) { m.rollbacks.of(outcome).Inc() }
 
 // Refusals are the reasons of TokenRefused.
 func Refusals() []string {
@@ -297,13 +300,13 @@ func Refusals() []string {
 }
 
 // TokenRefused counts a request that was refused for its token.
-func (m *Metrics) TokenRefused(reason string) { m.refused.inc(reason) }
+func (m *Metrics) TokenRefused(reason string) { m.refused.of(reason).Inc() }
 
 // Profile counts an attempt to learn the profile of a user.
-func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }
+func (m *Metrics) Profile(outcome string) { m.profiles.of(outcome).Inc() }
 
 // ToolsChanged counts tools that an MCP server offered in other words than before.
-func (m *Metrics) ToolsChanged(server string, n int) { m.toolChanges.add(server, n) }
+func (m *Metrics) ToolsChanged(server string, n int) { m.toolChanges.of(server).Add(float64(n)) }
 
 // FallbackMint counts a token of the fallback signer.
 func (m *Metrics) FallbackMint() { m.fallbackMint.Inc() }
@@ -314,10 +317,11 @@ func (m *Metrics) Orphan() { m.orphans.Inc() }
 // ReceiptMissing counts a record that should have been signed.
 func (m *Metrics) ReceiptMissing() { m.receiptsMissing.Inc() }
 
-// Committed counts a commit of the journal and its records.
-func (m *Metrics) Committed(records int) {
+// Committed counts a commit of the journal, its records and how long it took.
+func (m *Metrics) Committed(records int, took time.Duration) {
 	m.journalCommits.Inc()
 	m.journalRecords.Add(float64(records))
+	m.commitTook.Observe(took.Seconds())
 }
 
 // Synced counts how often the journal has waited for the disk.
@@ -330,87 +334,4 @@ func kindLabel(name string) string {
 		return overflow
 	}
 	return strings.ToLower(name)
-}
-
-// maxChildren caps the label values of one family. Those of this release stay
-// well below; the cap is for a mistake upstream, which must cost a wrong label
-// and not the memory of the scraper.
-const maxChildren = 128
-
-// overflow is the label of everything beyond the cap.
-const overflow = "other"
-
-// family is a counter with one label, and family2 one with two.
-// Looking a child up in the library hashes and locks; both keep the children they
-// have met in a map that is replaced, never changed, so a hit is one load and one
-// lookup.
-type family struct {
-	vec      *prometheus.CounterVec
-	children cache[string]
-}
-
-func (f *family) inc(label string) { f.add(label, 1) }
-
-func (f *family) add(label string, n int) {
-	f.children.get(label, func(known bool) prometheus.Counter {
-		if !known {
-			return f.vec.WithLabelValues(overflow)
-		}
-		return f.vec.WithLabelValues(strings.ToValidUTF8(label, "\uFFFD"))
-	}).Add(float64(n))
-}
-
-// pair is the values of two labels.
-type pair struct{ first, second string }
-
-type family2 struct {
-	vec      *prometheus.CounterVec
-	children cache[pair]
-}
-
-func (f *family2) add(k pair, n int) {
-	f.children.get(k, func(known bool) prometheus.Counter {
-		if !known {
-			return f.vec.WithLabelValues(overflow, overflow)
-		}
-		return f.vec.WithLabelValues(strings.ToValidUTF8(k.first, "\uFFFD"), strings.ToValidUTF8(k.second, "\uFFFD"))
-	}).Add(float64(n))
-}
-
-// cache is a copy-on-write map of counters. The zero value is empty.
-type cache[K comparable] struct {
-	mu  sync.Mutex
-	now atomic.Pointer[map[K]prometheus.Counter]
-}
-
-// get returns the counter of k and asks child for it the first time; child is
-// told whether there is room for k.
-func (c *cache[K]) get(k K, child func(known bool) prometheus.Counter) prometheus.Counter {
-	if m := c.now.Load(); m != nil {
-		if x, ok := (*m)[k]; ok {
-			return x
-		}
-	}
-	return c.add(k, child)
-}
-
-func (c *cache[K]) add(k K, child func(known bool) prometheus.Counter) prometheus.Counter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	next := map[K]prometheus.Counter{}
-	if m := c.now.Load(); m != nil {
-		if x, ok := (*m)[k]; ok {
-			return x
-		}
-		if len(*m) >= maxChildren {
-			return child(false)
-		}
-		for k, x := range *m {
-			next[k] = x
-		}
-	}
-	x := child(true)
-	next[k] = x
-	c.now.Store(&next)
-	return x
 }

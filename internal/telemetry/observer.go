@@ -46,8 +46,8 @@ func (o *Observer) Observe(f func(*messages.Record)) (stop func()) {
 }
 
 // ObserveRecord implements actors.Observer.
-func (o *Observer) ObserveRecord(r *messages.Record) {
-	o.Metrics.ObserveRecord(r)
+func (o *Observer) ObserveRecord(agent string, r *messages.Record) {
+	o.Metrics.ObserveRecord(agent, r)
 	o.mu.RLock()
 	for _, f := range o.others {
 		f(r)

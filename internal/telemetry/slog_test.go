@@ -96,7 +96,7 @@ func TestCollectorJoinsARegistry(t *testing.T) {
 	if err := prometheus.WrapRegistererWith(prometheus.Labels{"runtime": "b"}, reg).Register(b.Collector()); err != nil {
 		t.Fatal(err)
 	}
-	a.Committed(2)
+	a.Committed(2, time.Millisecond)
 	fams, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

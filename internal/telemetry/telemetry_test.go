@@ -95,7 +95,7 @@ func values(t testing.TB, m *Metrics) map[string]float64 {
 	}
 	out := map[string]float64{}
 	for _, f := range fams {
-		if !strings.HasPrefix(f.GetName(), "stile_") {
+		if !strings.HasPrefix(f.GetName(), "stile_") || f.GetName() == "stile_build_info" {
 			continue
 		}
 		for _, x := range f.GetMetric() {
@@ -120,12 +120,12 @@ func values(t testing.TB, m *Metrics) map[string]float64 {
 func TestObserveRecord(t *testing.T) {
 	m := NewMetrics()
 	inc := uuid.UUID{1}
-	observe := func(b messages.Body) { m.ObserveRecord(&messages.Record{Inc: inc, Body: b}) }
+	observe := func(b messages.Body) { m.ObserveRecord("a", &messages.Record{Inc: inc, Body: b}) }
 	zero := map[string]float64{
 		"stile_ttl_expired_total": 0, "stile_jti_dup_total": 0, "stile_no_progress_total": 0, "stile_fallback_mint_total": 0,
-		"stile_journal_commits_total": 0, "stile_journal_syncs_total": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
+		"stile_journal_commits_total": 0, "stile_journal_syncs_total": 0, "stile_http_streams": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
 		"stile_streamed_chunks_total": 0, "stile_streamed_bytes_total": 0,
-		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 0, "stile_turn_latency_ms sum": 0,
+		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_seconds": 0, "stile_turn_seconds sum": 0, "stile_journal_commit_seconds": 0, "stile_journal_commit_seconds sum": 0,
 	}
 	for _, l := range messages.Limits() {
 		zero["stile_limit_reached_total limit="+l] = 0
@@ -143,7 +143,7 @@ func TestObserveRecord(t *testing.T) {
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
 	}
-	m.ObserveRecord(&messages.Record{}) // erased
+	m.ObserveRecord("a", &messages.Record{}) // erased
 
 	observe(&messages.TurnBegin{})
 	if v := values(t, m)["stile_turns_in_flight"]; v != 1 {
@@ -169,13 +169,13 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.Control{What: messages.ControlBreach})
 	observe(&messages.Control{What: messages.ControlCancel, Name: "x"})
 	observe(&messages.TurnDecided{
-		Decision: messages.Halt, Reason: messages.ErrNoProgress, LatencyMS: 30,
+		Decision: messages.Halt, Reason: messages.ErrNoProgress, LatencyMS: 500,
 		Failures: []string{"ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/FUTURE", "ERR_TOKEN_REPLAY/JTI", "ERR_TOKEN_REPLAY/JTI"},
 		Lints:    []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
 	})
 	observe(&messages.BlockEnded{ID: "p", State: messages.ActionOK}) // of a turn that was decided
-	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
-	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
+	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 125})
+	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 125})
 	// The guard's reason counts only where it halted the turn.
 	observe(&messages.TurnDecided{Decision: messages.Done, Reason: messages.ErrNoProgress})
 	observe(&messages.Lint{Code: messages.LintMultiTokens})
@@ -186,8 +186,8 @@ func TestObserveRecord(t *testing.T) {
 	m.FallbackMint()
 	m.Orphan()
 	m.ReceiptMissing()
-	m.Committed(3)
-	m.Committed(4)
+	m.Committed(3, time.Second)
+	m.Committed(4, time.Second)
 	m.Synced(5)
 	want := map[string]float64{
 		"stile_decisions_total decision=HALT reason=ERR_NO_PROGRESS": 1, "stile_decisions_total decision=DONE reason=": 2, "stile_decisions_total decision=DONE reason=ERR_NO_PROGRESS": 1,
@@ -195,9 +195,9 @@ func TestObserveRecord(t *testing.T) {
 		"stile_lints_total code=LINT_MULTI_TOKENS": 1, "stile_lints_total code=LINT_POST_TOKEN_TEXT": 1,
 		"stile_quota_breach_total kind=gas": 1, "stile_quota_breach_total kind=turn_wall": 1, "stile_quota_breach_total kind=other": 1, "stile_quota_breach_total kind=reply": 1,
 		"stile_ttl_expired_total": 2, "stile_jti_dup_total": 2, "stile_no_progress_total": 1, "stile_fallback_mint_total": 1,
-		"stile_journal_commits_total": 2, "stile_journal_syncs_total": 5, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
+		"stile_journal_commits_total": 2, "stile_journal_syncs_total": 5, "stile_http_streams": 0, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
 		"stile_streamed_chunks_total": 2, "stile_streamed_bytes_total": 5,
-		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 4, "stile_turn_latency_ms sum": 40,
+		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_seconds": 4, "stile_turn_seconds sum": 0.75, "stile_journal_commit_seconds": 2, "stile_journal_commit_seconds sum": 2,
 	}
 	for _, l := range messages.Limits() {
 		want["stile_limit_reached_total limit="+l] = 0
@@ -223,8 +223,8 @@ func TestObserveRecord(t *testing.T) {
 // A turn is counted down once, and only if it was counted up.
 func TestTurnsInFlight(t *testing.T) {
 	m := NewMetrics()
-	begin := func(n byte) { m.ObserveRecord(&messages.Record{Inc: uuid.UUID{n}, Body: &messages.TurnBegin{}}) }
-	decide := func(n byte) { m.ObserveRecord(&messages.Record{Inc: uuid.UUID{n}, Body: &messages.TurnDecided{}}) }
+	begin := func(n byte) { m.ObserveRecord("a", &messages.Record{Inc: uuid.UUID{n}, Body: &messages.TurnBegin{}}) }
+	decide := func(n byte) { m.ObserveRecord("a", &messages.Record{Inc: uuid.UUID{n}, Body: &messages.TurnDecided{}}) }
 	for i, c := range []struct {
 		do   func()
 		want float64
@@ -239,7 +239,7 @@ func TestTurnsInFlight(t *testing.T) {
 		{func() { decide(4) }, 1},
 		{func() { m.Abandoned(uuid.UUID{2}) }, 0},
 		{func() { begin(5) }, 1},
-		{func() { m.ObserveRecord(&messages.Record{Inc: uuid.UUID{5}, Body: &messages.SessionClosed{}}) }, 0},
+		{func() { m.ObserveRecord("a", &messages.Record{Inc: uuid.UUID{5}, Body: &messages.SessionClosed{}}) }, 0},
 	} {
 		c.do()
 		if v := values(t, m)["stile_turns_in_flight"]; v != c.want {
@@ -251,7 +251,7 @@ func TestTurnsInFlight(t *testing.T) {
 func TestLabelsAreCapped(t *testing.T) {
 	m := NewMetrics()
 	for i := range 10 * maxChildren {
-		m.ObserveRecord(decided(messages.TurnDecided{Decision: messages.Halt, Reason: messages.Code(fmt.Sprint(i)), Failures: []string{fmt.Sprint("f", i), "\xff"}}))
+		m.ObserveRecord("a", decided(messages.TurnDecided{Decision: messages.Halt, Reason: messages.Code(fmt.Sprint(i)), Failures: []string{fmt.Sprint("f", i), "\xff"}}))
 	}
 	v := values(t, m)
 	for name, want := range map[string]float64{
@@ -286,7 +286,7 @@ func TestRegistriesAreIndependent(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	a.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, want := range []string{"stile_orphans_total 1\n", "stile_turn_latency_ms_bucket{le=\"900000\"} 0\n", "go_goroutines"} {
+	for _, want := range []string{"stile_orphans_total 1\n", "stile_turn_seconds_bucket{le=\"900\"} 0\n", "go_goroutines"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s is missing", want)
 		}
@@ -302,10 +302,10 @@ func TestObserveFromManyGoroutines(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				inc := uuid.UUID{byte(g)}
-				m.ObserveRecord(&messages.Record{Inc: inc, Body: &messages.TurnBegin{}})
+				m.ObserveRecord("a", &messages.Record{Inc: inc, Body: &messages.TurnBegin{}})
 				rec := decided(messages.TurnDecided{Decision: messages.Halt, Reason: messages.Code(fmt.Sprint(i % 10)), Lints: []messages.Code{"a"}})
 				rec.Inc = inc
-				m.ObserveRecord(rec)
+				m.ObserveRecord("a", rec)
 				if err := l.Write(rec); err != nil {
 					t.Error(err)
 				}
@@ -314,7 +314,7 @@ func TestObserveFromManyGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	v := values(t, m)
-	if v["stile_turn_latency_ms"] != 1600 || v["stile_lints_total code=a"] != 1600 || v["stile_turns_in_flight"] != 0 || v["stile_decisions_total decision=HALT reason=3"] != 160 {
+	if v["stile_turn_seconds"] != 1600 || v["stile_lints_total code=a"] != 1600 || v["stile_turns_in_flight"] != 0 || v["stile_decisions_total decision=HALT reason=3"] != 160 {
 		t.Errorf("%v", v)
 	}
 	if n := strings.Count(b.String(), "\n"); n != 1600 {
@@ -367,20 +367,20 @@ func BenchmarkObserveRecord(b *testing.B) {
 	b.Run("turn_begin_and_decided", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.ObserveRecord(begin)
-			m.ObserveRecord(rec)
+			m.ObserveRecord("a", begin)
+			m.ObserveRecord("a", rec)
 		}
 	})
 	b.Run("turn_decided", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.ObserveRecord(rec)
+			m.ObserveRecord("a", rec)
 		}
 	})
 	b.Run("turn_decided_with_a_failure_and_a_lint", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.ObserveRecord(halted)
+			m.ObserveRecord("a", halted)
 		}
 	})
 	b.Run("floor_one_counter_and_one_histogram", func(b *testing.B) {
@@ -393,7 +393,7 @@ func BenchmarkObserveRecord(b *testing.B) {
 	b.Run("peer_label_lookup_by_the_library", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.decisions.vec.WithLabelValues("CONTINUE", "").Inc()
+			m.decisions.child(pair{"CONTINUE", ""}).Inc()
 			m.latency.Observe(40)
 		}
 	})

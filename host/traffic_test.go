@@ -1,0 +1,63 @@
+package host_test
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/host"
+)
+
+// Requests are counted by operation and status, refusals by what refuses; the time of a stream is
+// not among those of requests, and no label holds an id.
+func TestRequestsAreCounted(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("echo", speaks([]string{"hello"}, always())))
+	d.session("secret-id", "echo")
+	d.call(200, nil, "GET", "/v1/sessions/secret-id", "")
+	d.call(200, nil, "GET", "/v1/sessions/secret-id", "")
+	d.call(404, nil, "GET", "/v1/sessions/other", "")
+	d.call(404, nil, "GET", "/v1/no/such", "")
+	res := d.ask("POST", "/v1/sessions/secret-id/runs?stream=token", `{"input":"x"}`)
+	events(t, res.Body, 100)
+	d.call(405, nil, "BREW", "/v1/agents", "")
+	wants := []string{
+		`stile_http_requests_total{method="GET",route="get-session",status="200"} 2`,
+		`stile_http_requests_total{method="GET",route="get-session",status="404"} 1`,
+		`stile_http_requests_total{method="POST",route="create-session",status="201"} 1`,
+		`stile_http_requests_total{method="GET",route="none",status="404"} 1`,
+		`stile_http_requests_total{method="other",route="none",status="405"} 1`,
+		`stile_http_request_seconds_count{route="get-session"} 3`,
+		`stile_http_refusals_total{code="ERR_NOT_FOUND",reason=""}`,
+		`stile_http_requests_total{method="POST",route="submit",status="200"} 1`,
+		`stile_http_streams 0`,
+		`stile_build_info{`,
+	}
+	text := ""
+	lacks := func(want string) bool { return !strings.Contains(text, want) }
+	for deadline := time.Now().Add(10 * time.Second); text == "" || slices.ContainsFunc(wants, lacks) && time.Now().Before(deadline); { // a request is counted behind its answer
+		b, err := io.ReadAll(d.ask("GET", "/metrics", "").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(b)
+	}
+	for _, want := range wants {
+		if lacks(want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+	for _, not := range []string{"secret-id", `stile_http_request_seconds_count{route="submit"`, "BREW"} {
+		if strings.Contains(text, not) {
+			t.Errorf("/metrics has %s", not)
+		}
+	}
+	if t.Failed() {
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "stile_http") && !strings.Contains(line, "bucket") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+}
