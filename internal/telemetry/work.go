@@ -49,10 +49,6 @@ func newWork(m maker) work {
 	}
 }
 
-// actionModel is the label of provider and model for tokens of actions, whose records do not name
-// them.
-const actionModel = "action"
-
 // underway is what is known of a turn between two of its records, and of actions that outlive it.
 type underway struct {
 	provider, model string              // that was asked last
