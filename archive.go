@@ -12,6 +12,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -93,6 +94,32 @@ func (a *Archive) Head(ctx context.Context, name string) (Head, error) {
 // HeadOf finds an incarnation, also one that has retired.
 func (a *Archive) HeadOf(ctx context.Context, inc messages.Incarnation) (Head, error) {
 	return a.store.HeadOf(ctx, inc)
+}
+
+// Bytes returns what the journal keeps of all sessions whose SID begins with prefix: the bodies
+// of their records, and in SQLite and PostgreSQL their blobs. Erased ones count nothing.
+func (a *Archive) Bytes(ctx context.Context, prefix string) (n int64, err error) {
+	store := a.store
+	if live, ok := store.(*livestore.Store); ok {
+		store = live.Store
+	}
+	if s, ok := store.(interface {
+		Bytes(ctx context.Context, prefix string) (int64, error)
+	}); ok {
+		return s.Bytes(ctx, prefix)
+	}
+	for h, err := range a.Sessions(ctx, prefix) {
+		if err != nil {
+			return 0, err
+		}
+		for r, err := range a.Records(ctx, h.Inc) {
+			if err != nil {
+				return 0, err
+			}
+			n += int64(len(r.Raw))
+		}
+	}
+	return n, nil
 }
 
 // Checkpoint writes a signed list of the heads of all sessions: a few hundred bytes each, as

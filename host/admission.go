@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +76,9 @@ func (s *Server) admit(ctx context.Context, sid string) (done func(run int64), e
 		return nil, err
 	}
 	tenant := tenantOf(sid)
+	if err := s.disc(ctx, tenant); err != nil {
+		return nil, err
+	}
 	limits := s.limitsOf(tenant)
 	done, over := s.meter.submit(sid, limits, s.maxRuns)
 	if over == overRuns || over == overHost {
@@ -135,9 +139,33 @@ func (s *Server) reconcile(ctx context.Context, tenant string) (found bool) {
 	return found
 }
 
+// disc refuses a tenant of whose sessions the journal keeps as much as it may.
+func (s *Server) disc(ctx context.Context, tenant string) error {
+	limit := s.limitsOf(tenant).JournalBytes
+	kept, err := s.keeps(ctx, tenant)
+	if err != nil || limit == 0 || kept < limit {
+		return err
+	}
+	p := tooMuch(http.StatusTooManyRequests, messages.ErrQuota, overKept, "the journal keeps "+strconv.FormatInt(kept, 10)+" bytes of the tenant's sessions, and journal_bytes is "+strconv.FormatInt(limit, 10)+": delete sessions", 0)
+	p.Retryable = false // waiting frees nothing
+	return p
+}
+
+// keeps returns what the journal keeps of a tenant's sessions, about; 0 where that has no limit.
+func (s *Server) keeps(ctx context.Context, tenant string) (int64, error) {
+	limit := s.limitsOf(tenant).JournalBytes
+	if limit == 0 {
+		return 0, nil
+	}
+	return s.meter.journal(tenant, limit, func() (int64, error) { return s.rt.Archive().Bytes(ctx, tenant+":") })
+}
+
 // room takes room for a session of the caller.
 func (s *Server) room(ctx context.Context, tenant string) error {
 	if err := s.taking(); err != nil {
+		return err
+	}
+	if err := s.disc(ctx, tenant); err != nil {
 		return err
 	}
 	ok, err := s.meter.session(tenant, s.limitsOf(tenant), func(atMost int) (n int, err error) {
@@ -185,7 +213,7 @@ func (s *Server) place(ctx context.Context) (func(), error) {
 // check refuses limits that are none.
 func (l Limits) check(field string) error {
 	bad := math.IsNaN(l.RequestsPerSecond) || math.IsInf(l.RequestsPerSecond, 0) || l.RequestsPerSecond < 0 || l.Burst < 0 || l.Runs < 0 || l.Sessions < 0 || l.Streams < 0 ||
-		l.TokensPerDay < 0 || l.CostPerDay < 0 || l.BytesPerDay < 0
+		l.TokensPerDay < 0 || l.CostPerDay < 0 || l.BytesPerDay < 0 || l.JournalBytes < 0
 	if bad {
 		return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "a limit is not negative; 0 is none"}
 	}

@@ -1,10 +1,14 @@
 package host_test
 
 import (
+	"io"
+	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -57,6 +61,85 @@ func TestLimits(t *testing.T) {
 		if n := len(got); n == 0 || got[n-1].name != "run.end" {
 			t.Fatalf("another tenant waits: %+v", got)
 		}
+	}
+}
+
+// One tenant fills what the journal may keep of its sessions: no run, session or fork of it
+// begins, and the refusal names the limit. It still stops, answers and deletes; another tenant
+// and the operator go on. What was deleted makes room.
+func TestJournalOfOneTenantIsFull(t *testing.T) {
+	const limit = 100_000
+	k := newTokens(t)
+	for name, inMemory := range map[string]bool{"memory": true, "sqlite": false} {
+		t.Run(name, func(t *testing.T) {
+			agent := agentOf("quick", speaks([]string{"one"}, always()))
+			cfg := stile.Config{InMemory: inMemory, Shared: true, Agents: []*stile.Agent{agent}}
+			if !inMemory {
+				cfg.Dir = filepath.Join(t.TempDir(), "data")
+			}
+			rt, err := stile.New(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := host.Listen(t.Context(), "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := serveRuntime(t, l, rt, host.Config{Access: k, Limits: host.Limits{JournalBytes: limit}}, agent)
+			full, _ := k.make("full", "ann", "admin")
+			other, _ := k.make("other", "ann", "admin")
+			for _, owner := range []string{full, other} {
+				for _, id := range []string{"s", "old"} {
+					d.call(201, nil, "POST", "/v1/sessions", `{"agent": "quick", "id": "`+id+`"}`, auth(owner)...)
+				}
+			}
+			body := `{"input": "` + strings.Repeat("a word of many ", 1000) + `"}`
+			runs := 0
+			for ; ; runs++ {
+				res := d.ask("POST", "/v1/sessions/"+[]string{"old", "s"}[runs%2]+"/runs?stream=none&wait=60s", body, auth(full)...)
+				if res.StatusCode == http.StatusTooManyRequests {
+					break
+				}
+				if res.StatusCode != http.StatusOK || runs > limit/15_000 {
+					t.Fatalf("run %d: %s", runs, res.Status)
+				}
+			}
+			if runs < 3 {
+				t.Fatalf("full after %d runs", runs)
+			}
+			for path, body := range map[string]string{
+				"/v1/sessions/s/runs": `{"input": "go"}`, "/v1/sessions": `{"agent": "quick"}`,
+				"/v1/sessions/s/fork": `{}`, "/v1/chat/completions": `{"model": "quick", "messages": [{"role": "user", "content": "go"}]}`,
+			} {
+				res := d.ask("POST", path, body, auth(full)...)
+				b, err := io.ReadAll(res.Body)
+				if err != nil || res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "" || !strings.Contains(string(b), "journal_bytes is 100000: delete sessions") {
+					t.Errorf("%s: %s %v %s", path, res.Status, res.Header, b)
+				}
+			}
+			if p := d.refused(429, messages.ErrQuota, "POST", "/v1/sessions/s/runs", `{"input": "go"}`, auth(full)...); p.Reason != "JOURNAL_BYTES" || p.Retryable {
+				t.Errorf("%+v", p)
+			}
+			var usage struct {
+				Kept int64 `json:"journal_bytes"`
+				Max  int64 `json:"max_journal_bytes"`
+			}
+			if d.call(200, &usage, "GET", "/v1/usage", "", auth(full)...); usage.Kept < limit || usage.Kept > limit+60_000 || usage.Max != limit {
+				t.Errorf("%+v", usage)
+			}
+			for range 3 {
+				d.call(200, nil, "POST", "/v1/sessions/s/runs?stream=none&wait=60s", body, auth(other)...)
+			}
+			ses, err := rt.Find(t.Context(), "full:ann:s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ses.Submit(t.Context(), "the operator's, in the program itself"); err != nil {
+				t.Errorf("the operator is refused: %v", err)
+			}
+			d.call(204, nil, "DELETE", "/v1/sessions/old", "", auth(full)...)
+			d.call(200, nil, "POST", "/v1/sessions/s/runs?stream=none&wait=60s", `{"input": "go"}`, auth(full)...)
+		})
 	}
 }
 

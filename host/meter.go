@@ -24,6 +24,9 @@ type Limits struct {
 	TokensPerDay int64 `yaml:"tokens_per_day"`         // of models
 	CostPerDay   int64 `yaml:"cost_micro_usd_per_day"` // of models with a price
 	BytesPerDay  int64 `yaml:"bytes_per_day"`          // that the journal grows by
+	// JournalBytes is what the journal may keep of all sessions of the tenant. At the limit no
+	// run and no session begins until sessions are deleted; a run that has begun goes on.
+	JournalBytes int64 `yaml:"journal_bytes"`
 }
 
 // meter counts what tenants use: the door tells it of requests, submits and streams, the
@@ -51,6 +54,9 @@ type usage struct {
 	sessions int // -1: not counted yet
 	chats    int // ephemeral sessions; -1: not counted yet
 	counted  time.Time
+	kept     int64 // bytes of the journal; -1: not measured yet
+	grown    int64 // of them since they were measured
+	measured time.Time
 	today    spent
 }
 
@@ -85,7 +91,7 @@ func (m *meter) of(tenant string) *usage {
 		if len(m.tenants) >= maxIdleTenants {
 			m.sweep()
 		}
-		u = &usage{runs: map[runID]time.Time{}, sessions: -1, chats: -1}
+		u = &usage{runs: map[runID]time.Time{}, sessions: -1, chats: -1, kept: -1}
 		m.tenants[tenant] = u
 	}
 	if day := m.now().UTC().Format(time.DateOnly); u.today.Day != day {
@@ -119,6 +125,10 @@ func (m *meter) observe(r *messages.Record) {
 	defer m.mu.Unlock()
 	u := m.of(tenantOf(r.SID))
 	u.today.Bytes += int64(len(r.Raw))
+	if u.kept >= 0 {
+		u.kept += int64(len(r.Raw))
+		u.grown += int64(len(r.Raw))
+	}
 	cost := budget.Of(r)
 	u.today.Tokens += cost.Tokens
 	u.today.Cost += cost.CostUSD
@@ -218,6 +228,7 @@ const (
 	overTokens = "TOKENS"
 	overCost   = "COST"
 	overBytes  = "BYTES"
+	overKept   = "JOURNAL_BYTES"
 	overRuns   = "RUNS"
 	overHost   = "HOST"
 )
@@ -258,6 +269,7 @@ func (m *meter) forget(sid string) {
 			m.drop(u, id)
 		}
 	}
+	u.measured = time.Time{} // what was erased counts no more
 	switch {
 	case isEphemeral(idOf(sid)):
 		u.chats = max(u.chats-1, -1)
@@ -338,6 +350,34 @@ func (m *meter) session(tenant string, l Limits, count func(atMost int) (int, er
 	}
 	u.sessions++
 	return true, nil
+}
+
+// remeasure is the share of its limit that a tenant's sessions grow by before they are measured
+// anew: another host may write them too, and blobs are not observed.
+const remeasure = 8
+
+// journal returns what the journal keeps of a tenant's sessions. measure is called if the meter
+// does not know, or the tenant seems to be at its limit.
+func (m *meter) journal(tenant string, limit int64, measure func() (int64, error)) (kept int64, err error) {
+	m.mu.Lock()
+	u := m.of(tenant)
+	now := m.now()
+	look := u.kept < 0 || u.grown >= max(limit/remeasure, 1) || u.kept >= limit && now.Sub(u.measured) >= recount
+	if look {
+		u.measured, u.grown = now, 0
+	}
+	m.mu.Unlock()
+	if look {
+		if kept, err = measure(); err != nil {
+			kept = -1
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if look {
+		u.kept = kept // what has come meanwhile is counted the next time
+	}
+	return u.kept, err
 }
 
 // unsession gives back the room of a session that did not come to be.

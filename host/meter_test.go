@@ -229,6 +229,47 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+// The journal is measured when it has to be, not at each submit.
+func TestJournalIsMeasuredSeldom(t *testing.T) {
+	c := noon()
+	m := meterAt(t, c, "")
+	there, asked := int64(10), 0
+	measure := func() (int64, error) { asked++; return there, nil }
+	grow := func(n int) { m.observe(&messages.Record{SID: "a:u:s", Raw: make([]byte, n), Body: &messages.RunEnd{}}) }
+	for i, step := range []struct {
+		do    func()
+		kept  int64
+		asked int
+	}{
+		{func() {}, 10, 1},
+		{func() { grow(99) }, 109, 1},
+		{func() { there = 700; grow(1) }, 700, 2}, // an eighth: another host wrote too
+		{func() { there = 800 }, 700, 2},
+		{func() { grow(100); there = 800 }, 800, 3},
+		{func() {}, 800, 4}, // at the limit
+		{func() { there = 20 }, 800, 4},
+		{func() { c.at = c.at.Add(recount) }, 20, 5}, // another host deleted some
+		{func() { there = 900; grow(800) }, 900, 6},
+		{func() { there = 30; m.forget("a:u:s") }, 30, 7},
+	} {
+		limit := int64(800)
+		step.do()
+		kept, err := m.journal("a", limit, measure)
+		if i == 4 {
+			c.at = c.at.Add(recount)
+		}
+		if err != nil || kept != step.kept || asked != step.asked {
+			t.Errorf("step %d: %d, %v, measured %d times; want %d, %d", i, kept, err, asked, step.kept, step.asked)
+		}
+	}
+	if _, err := m.journal("b", 1, func() (int64, error) { return 5, errors.New("no") }); err == nil {
+		t.Error("an error was lost")
+	}
+	if kept, err := m.journal("b", 10, measure); err != nil || kept != 30 {
+		t.Errorf("after an error: %d, %v", kept, err)
+	}
+}
+
 // Tenants that do nothing are forgotten.
 func TestSweep(t *testing.T) {
 	c := noon()

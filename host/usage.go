@@ -137,6 +137,8 @@ type usageView struct {
 	MaxToken int64  `json:"max_tokens,omitempty" doc:"a day"`
 	MaxCost  int64  `json:"max_cost_micro_usd,omitempty" doc:"a day"`
 	MaxBytes int64  `json:"max_bytes,omitempty" doc:"a day"`
+	Kept     int64  `json:"journal_bytes,omitempty" doc:"that the journal keeps of the tenant's sessions, where that has a limit"`
+	MaxKept  int64  `json:"max_journal_bytes,omitempty" doc:"at all times"`
 }
 
 func (s *Server) usageRoutes() {
@@ -144,9 +146,14 @@ func (s *Server) usageRoutes() {
 		tenant := s.principal(ctx).tenant
 		l := s.limitsOf(tenant)
 		runs, streams, today := s.meter.used(tenant)
+		kept, err := s.keeps(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
 		return &answered[usageView]{Body: usageView{
 			Tenant: tenant, Runs: runs, Streams: streams, Day: today.Day, Tokens: today.Tokens, Cost: today.Cost, Bytes: today.Bytes,
 			MaxRuns: l.Runs, MaxToken: l.TokensPerDay, MaxCost: l.CostPerDay, MaxBytes: l.BytesPerDay,
+			Kept: kept, MaxKept: l.JournalBytes,
 		}}, nil
 	})
 }

@@ -251,6 +251,7 @@ type Workspace struct {
 	Access   string   `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
 	Root     string   `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
 	Per      string   `yaml:"per" enum:"session|user|tenant|agent" doc:"Who works together: has one folder, one cache of programs and one connection to each MCP server. A user, which is what nothing says; a session; a tenant; or all who use the agent. access: system is agent alone."`
+	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"65536" max:"1099511627776" optional:"true" doc:"What the files of one folder may take on the disc, that of each user, session or tenant; no bound when nothing is said. Not for access: system."`
 	Editable []string `yaml:"editable" enum:".git|.hg|.svn|.vscode|.idea|.vs|.zed|.fleet|.devcontainer|.env" doc:"Folders and files that tools otherwise only read, because other programs act on them."`
 }
 

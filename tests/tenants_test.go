@@ -154,6 +154,35 @@ func TestWorkspacesAreApart(t *testing.T) {
 	}
 }
 
+// One user fills the folder that the manifest bounds, by a tool and by a program; another one of
+// the same agent goes on.
+func TestFoldersOfUsersAreBounded(t *testing.T) {
+	tool := "write"
+	if confine.Probe().Err() == nil {
+		tool += ", shell"
+	}
+	a := tenantAgent(t, "workspace: {max_bytes: 64KiB}\nimport: {tools: ["+tool+"]}\n")
+	rt := start(t, stile.Config{Shared: true, Dir: filepath.Join(t.TempDir(), "data")})
+	large := strings.Repeat("many words ", 4000) // 44 KB
+	writes := func(name string) call { return call{"write", args{"file": name, "content": large}} }
+	eve, ann := open(t, rt, "evil:eve:s", a), open(t, rt, "acme:ann:s", a)
+	if got := does(t, eve, writes("a"), writes("b")); !strings.HasPrefix(got[0], "ok") || !strings.Contains(got[1], "workspace.max_bytes") {
+		t.Errorf("%q", got)
+	}
+	if got := does(t, ann, writes("a")); !strings.HasPrefix(got[0], "ok") {
+		t.Errorf("another user: %q", got)
+	}
+	if tool != "write" {
+		if got := does(t, eve, call{"shell", args{"command": "cp a b"}}); strings.HasPrefix(got[0], "ok") {
+			t.Errorf("a program: %q", got)
+		}
+	}
+	system := tenantAgent(t, "workspace: {max_bytes: 64KiB, access: system, per: agent}\nimport: {tools: [write]}\n")
+	if err := stile.Check(system, stile.Config{Dir: filepath.Join(t.TempDir(), "data")}); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "workspace.max_bytes") {
+		t.Errorf("access: system: %v", err)
+	}
+}
+
 // An agent whose users cannot be held apart is refused where callers are told apart,
 // unless its manifest says that they work together.
 func TestSharingHasToBeSaid(t *testing.T) {

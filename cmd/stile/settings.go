@@ -102,6 +102,7 @@ type limitSettings struct {
 	TokensPerDay      int64   `yaml:"tokens_per_day" doc:"Tokens of models, in a day (UTC)."`
 	CostPerDay        int64   `yaml:"cost_micro_usd_per_day" doc:"Millionths of a dollar, for models that have a price, in a day."`
 	BytesPerDay       int64   `yaml:"bytes_per_day" doc:"Bytes that the journal grows by, in a day."`
+	JournalBytes      int64   `yaml:"journal_bytes" doc:"Bytes that the journal keeps of all sessions; at the limit no run and no session begins until sessions are deleted."`
 }
 
 type spendingSettings struct {

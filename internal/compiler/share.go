@@ -48,6 +48,9 @@ func (e *Env) share(m *manifest.Manifest) (share, error) {
 	bad := func(detail string) (share, error) {
 		return s, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "workspace.per", Detail: detail}
 	}
+	if m.Workspace.MaxBytes > 0 && access == workspace.AccessSystem {
+		return s, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "workspace.max_bytes", Detail: "access: system reaches every file, and bounds none: leave it out, or say another access"}
+	}
 	switch {
 	case access == workspace.AccessSystem && s.per != "" && s.per != perAgent:
 		return bad("access: system reaches every file, so nothing holds a " + s.per + "'s apart: say agent, or another access")

@@ -40,6 +40,7 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 	}
 	w.Deny(e.hosts(a, m)...)
 	w.Editable(m.Workspace.Editable...)
+	w.Bound(m.Workspace.MaxBytes)
 	if err := e.Keep(w); err != nil {
 		return nil, err
 	}

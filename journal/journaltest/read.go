@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,57 @@ func blobs(t *testing.T, s journal.Store) {
 	wantReason(t, err, journal.ReasonNotFound)
 	_, err = s.Blob(ctx, specimen.Inc(9), one.Digest)
 	wantReason(t, err, journal.ReasonNotFound)
+}
+
+// measure checks the size of sessions, in a store that has it: of bodies and blobs, by prefix,
+// without what was erased.
+func measure(t *testing.T, s journal.Store) {
+	m, ok := s.(interface {
+		Bytes(ctx context.Context, prefix string) (int64, error)
+	})
+	if !ok {
+		return // an archive reads the records
+	}
+	size := func(prefix string) int64 {
+		t.Helper()
+		n, err := m.Bytes(ctx, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := size("a:"); n != 0 {
+		t.Errorf("of nothing: %d", n)
+	}
+	want := map[string]int64{}
+	var last *specimen.Session
+	for i, sid := range []string{"a:u:1", "a:v:2", "ab:u:1", "b:u:1"} {
+		last = specimen.Start(t, sid, i+1)
+		b := last.Notes(3 + i)
+		b.Blobs = []messages.Blob{specimen.NewBlob("ein Stück")}
+		specimen.Must(t, s, b)
+		for _, r := range b.Records {
+			want[sid] += int64(len(r.Raw))
+		}
+		want[sid] += int64(len("ein Stück"))
+	}
+	for prefix, n := range map[string]int64{"a:": want["a:u:1"] + want["a:v:2"], "a:u:": want["a:u:1"], "ab:": want["ab:u:1"], "b:": want["b:u:1"], "c:": 0, "a_": 0, "\xff": 0} {
+		if got := size(prefix); got != n {
+			t.Errorf("%q: %d, want %d", prefix, got, n)
+		}
+	}
+	if _, err := s.Erase(ctx, last.Inc, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	if n := size("b:"); n <= 0 || n >= want["b:u:1"] {
+		t.Errorf("%d after an erasure, %d before", n, want["b:u:1"])
+	}
+	if err := s.Delete(ctx, last.Inc); err != nil {
+		t.Fatal(err)
+	}
+	if n := size("b:"); n != 0 {
+		t.Errorf("%d after all was deleted", n)
+	}
 }
 
 func snapshots(t *testing.T, s journal.Store) {

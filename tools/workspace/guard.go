@@ -158,10 +158,15 @@ func noted(stderr string, notes []string) string {
 	if len(notes) == 0 {
 		return stderr
 	}
-	if stderr != "" && !strings.HasSuffix(stderr, "\n") {
-		stderr += "\n"
+	return joined(stderr, strings.Join(notes, "\n")+"\n(workspace.editable of the manifest opens such names)")
+}
+
+// joined puts a line behind a text.
+func joined(text, line string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
 	}
-	return stderr + strings.Join(notes, "\n") + "\n(workspace.editable of the manifest opens such names)\n"
+	return text + line + "\n"
 }
 
 // hides returns those of the paths that lie in one of the folders, as a mount can cover them;

@@ -3,6 +3,7 @@
 package workspace
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -29,3 +30,6 @@ func lineage(dir *os.File) (all []ancestor, err error) {
 
 // unnamed is always false here: a file keeps its name while it is open.
 func unnamed(*os.File) bool { return false }
+
+// onDisc returns the bytes that a file takes on the disc, about.
+func onDisc(info fs.FileInfo) int64 { return info.Size() }

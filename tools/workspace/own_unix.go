@@ -73,3 +73,11 @@ func unnamed(f *os.File) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && st.Nlink == 0
 }
+
+// onDisc returns the bytes that a file takes on the disc.
+func onDisc(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int64(st.Blocks) * 512
+	}
+	return info.Size()
+}

@@ -239,6 +239,10 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	if err != nil {
 		return "", "", err
 	}
+	room, err := s.Workspace.programRoom(ctx)
+	if err != nil {
+		return "", "", err
+	}
 	own, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	outEnds, errEnds := newEnds(MaxStreamBytes), newEnds(MaxStreamBytes)
@@ -260,14 +264,21 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 		defer guards.root.Close()
 		jail.Dir, jail.Hidden, jail.ReadOnly = dir, s.hidden, guards.fixed(s.Workspace.dir)
 	}
-	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes, Tasks: s.Processes}, jail)
+	unwatch := s.Workspace.watch(own, cancel)
+	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: room, Tasks: s.Processes}, jail)
+	tooMuch := unwatch()
 	hide := s.hider(temp, env)
 	stdout, stderr := hide(outEnds.text()), hide(errEnds.text())
 	if guards != nil {
 		stderr = noted(stderr, append(s.Workspace.settle(guards), reclaim(s.absent)...))
 	}
+	if room == 0 {
+		stderr = joined(stderr, s.Workspace.full()+"; until then programs write no files")
+	}
 	var exit *exec.ExitError
 	switch {
+	case err != nil && tooMuch && ctx.Err() == nil:
+		return "", "", catalog.Failed("%s", report(s.Workspace.full()+"; the program was ended with all that it had started", stdout, stderr))
 	case err == nil:
 		if stderr != "" {
 			stdout = joinStreams(stdout, "Warnings:\n", stderr)

@@ -74,7 +74,7 @@ func (w *Workspace) Below(names ...string) (*Workspace, error) {
 	if err != nil {
 		return bad("a folder in it cannot be opened", err)
 	}
-	return &Workspace{root: root, access: w.access, dir: filepath.Join(w.dir, filepath.FromSlash(at)), denied: w.denied, own: w.own}, nil
+	return &Workspace{root: root, access: w.access, dir: filepath.Join(w.dir, filepath.FromSlash(at)), denied: w.denied, own: w.own, room: room{most: w.room.most}}, nil
 }
 
 // Forget removes a folder that Below made inside the folder of a path, with all that is in it.

@@ -60,6 +60,7 @@ type Workspace struct {
 	dir    string   // absolute
 	denied []string // folders that AccessSystem may not enter, as written and as resolved
 	own    own
+	room   room
 	mu     sync.Mutex
 }
 

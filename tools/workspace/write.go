@@ -29,7 +29,7 @@ const (
 )
 
 // write is the tool write.
-func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content string, err error) {
+func (w *Workspace) write(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	p, text, overwrite := c.Text(0), c.Text(1), c.Bool(2)
 	at, err := w.place(p)
 	if err != nil {
@@ -52,6 +52,9 @@ func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content st
 			err = errExists
 		}
 	}
+	if err == nil {
+		err = w.need(ctx, growth(int64(len(text)), info))
+	}
 	if err == nil && info == nil {
 		err = w.makeFolders(path.Dir(at))
 	}
@@ -62,6 +65,14 @@ func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content st
 		return "", "", w.failed(p, err)
 	}
 	return fmt.Sprintf("Wrote %s (+%d/-0)", p, clip.Lines(text)), clip.Runes(text, previewRunes), nil
+}
+
+// growth returns what a folder grows by when a file gets so many bytes; was is nil for a new one.
+func growth(bytes int64, was fs.FileInfo) int64 {
+	if was == nil {
+		return bytes + entryBytes
+	}
+	return bytes - was.Size()
 }
 
 // put writes data to a file, whole or not at all: the bytes go to a new file beside it that
@@ -169,7 +180,11 @@ func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content s
 	if err != nil {
 		return "", "", err
 	}
-	if err := w.put(at, []byte(changed), info); err != nil {
+	err = w.need(ctx, int64(len(changed)-len(text)))
+	if err == nil {
+		err = w.put(at, []byte(changed), info)
+	}
+	if err != nil {
 		return "", "", w.failed(p, err)
 	}
 	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clip.Bytes(diff, catalog.MaxResultBytes, ""), nil
@@ -238,6 +253,13 @@ func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, conten
 			}
 			diffs.WriteString(diff)
 		}
+	}
+	more := 0
+	for i := range changes {
+		more += len(changes[i].after) - len(changes[i].before)
+	}
+	if err := w.need(ctx, int64(more)); err != nil {
+		return "", "", err
 	}
 	if err := w.apply(changes); err != nil {
 		return "", "", err

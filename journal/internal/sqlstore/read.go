@@ -74,6 +74,16 @@ func (t *Tables) Sessions(ctx context.Context, q journal.Query) ([]journal.Head,
 	return t.list(ctx, t.d.sessions(q.Pending, q.Retired), q.Prefix, q.AfterSID, q.AfterInc[:], q.Page())
 }
 
+// Bytes returns the size of the bodies and blobs of all sessions, live or not, whose SID begins
+// with prefix. It reads none of them.
+func (t *Tables) Bytes(ctx context.Context, prefix string) (n int64, err error) {
+	if !t.d.Plain(prefix) {
+		return 0, nil // no session has such a name
+	}
+	err = t.d.Reading(ctx, "measuring sessions", func(c Conn) error { return c.Row(t.d.kept, prefix).Scan(&n) })
+	return n, err
+}
+
 // Wakes implements journal.Store.
 func (t *Tables) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
 	q := journal.Query{Limit: limit}

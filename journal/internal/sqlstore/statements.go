@@ -1,5 +1,7 @@
 package sqlstore
 
+import "strings"
+
 // Shape is how the tables and the SQL of one database differ from those of another.
 // Statements writes the statements for it.
 type Shape struct {
@@ -57,6 +59,7 @@ type Statements struct {
 	length       string   // seq of a session, whose head it locks; id, owner
 	said         string   // seq, type, ts, body of those with text (saidKinds); session, from, to
 	heard        string   // sid, inc, seq, ts; owner, role, after: ts, inc, seq; limit
+	kept         string   // bytes of bodies and blobs; prefix of SIDs
 	unindex      string   // drops rows from the index of recalls; session, from, to
 	delete       []string // drop a session from these tables, its head last; session
 }
@@ -66,6 +69,9 @@ func (s Shape) Statements() Statements {
 	heads := "SELECT " + HeadColumns + " FROM " + s.Table + " h WHERE "
 	records, recall := s.Records, s.Recall
 	suspended := " WHERE h.wake > 0 AND h.wake > $1 AND " + s.Live
+	sum := func(column, table, of string) string {
+		return "coalesce((SELECT sum(octet_length(" + column + ")) FROM " + s.Table + " h JOIN " + table + " ON " + of + " WHERE h.sid >= $1 AND h.sid < $1 || " + s.Last + "), 0)"
+	}
 	return Statements{
 		shape:  s,
 		Head:   heads + "h.sid = $1 AND " + s.Live,
@@ -86,6 +92,7 @@ func (s Shape) Statements() Statements {
 		heard: "SELECT h.sid, h.inc, " + recall.seq + ", recall.ts FROM recall JOIN " + s.Table + " h ON h.id = " + recall.session + `
 			WHERE recall.owner = $1 AND recall.role = $2 AND (recall.ts, h.inc, ` + recall.seq + `) > ($3, $4, $5)
 			ORDER BY recall.ts, h.inc, ` + recall.seq + " LIMIT $6",
+		kept:    "SELECT " + sum("body", "records", strings.ReplaceAll(records.all, "$1", "h.id")) + " + " + sum("data", "blobs", "blobs.session = h.id"),
 		unindex: "DELETE FROM recall WHERE " + recall.span,
 		delete: []string{
 			dropAllBlobs, dropSnapshot, dropMark, dropListing,
