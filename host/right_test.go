@@ -509,7 +509,8 @@ func TestSilentTokens(t *testing.T) {
 	goOn <- struct{}{}
 	source.no.Store(true)
 	clock.pass(15 * time.Second)
-	if text := <-second.text; !strings.Contains(text, access.ReasonUnavailable) {
+	// error is the name of an EventSource's own event.
+	if text := <-second.text; !strings.Contains(text, access.ReasonUnavailable) || !strings.Contains(text, "event: problem\ndata: ") || strings.Contains(text, "event: error") {
 		t.Errorf("%s", text)
 	}
 }

@@ -102,8 +102,8 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 // events is an answer that streams until there is no more, the client goes, or the host
 // stops. An event's name is the record's type, delta or retract, and message in the simple
 // format; its id is where the next one resumes; its data one line of JSON. A comment each
-// heartbeat shows that the stream lives. An error ends it as an event named error, with a
-// problem.
+// heartbeat shows that the stream lives. An error ends it as an event named problem, with the
+// document: error is what an EventSource calls its own.
 func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer release()
@@ -153,7 +153,7 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, al
 			if e.simple != nil {
 				_ = out.tell(told{simple: simpleProblem(p)}) // it sticks
 			} else if b, bad := json.Marshal(p); bad == nil {
-				out.event("error", "", b)
+				out.event("problem", "", b)
 			}
 			return err
 		}

@@ -376,7 +376,7 @@ func (h *Host) part(ctx context.Context, r *load.Request, g *gathering, res *htt
 		}
 		var s said
 		switch ev.name {
-		case "delta", "retract", "response", "input", "run.end", "action.approval", "error":
+		case "delta", "retract", "response", "input", "run.end", "action.approval", "problem", "error":
 			if json.Unmarshal(ev.data, &s) != nil {
 				return "", false, &load.Failure{Kind: "event is no JSON"}
 			}
@@ -406,7 +406,7 @@ func (h *Host) part(ctx context.Context, r *load.Request, g *gathering, res *htt
 			}
 		case "run.end":
 			decision = decided(s.Body.Decision, s.Body.Reason)
-		case "error":
+		case "problem", "error": // the second of hosts before it was renamed
 			return "", false, &load.Failure{Kind: "stream error " + s.Code}
 		}
 		if g.cut() {

@@ -200,6 +200,7 @@ func TestHostThatMisbehaves(t *testing.T) {
 		{"breaks off", says(input + delta), "stream ended early"},
 		{"breaks off in a line", says(input + "event: del"), "stream ended early"},
 		{"garbage", says(input + "event: delta\ndata: {{\n\n"), "event is no JSON"},
+		{"problem", says(input + "event: problem\ndata: {\"code\":\"ERR_JOURNAL\"}\n\n"), "stream error ERR_JOURNAL"},
 		{"error", says(input + "event: error\ndata: {\"code\":\"ERR_JOURNAL\"}\n\n"), "stream error ERR_JOURNAL"},
 		{"a line without an end", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.Copy(w, io.LimitReader(zeros{}, maxLine+1<<20))

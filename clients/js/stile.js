@@ -2,7 +2,7 @@
 // A stream outlives cuts anywhere: it comes back with the id of the last whole event
 // and goes on behind it, so nothing is lost or repeated. stile.d.ts describes all.
 
-// Every failure: the host's problem document; status 0 when there was no answer.
+// Every failure: the host's problem document; status 0 without an answer.
 export class Problem extends Error {
   constructor(doc, cause) {
     super(doc.detail || doc.title, cause && { cause });
@@ -27,7 +27,7 @@ async function refused(res) {
 
 const passing = (status) => status === 0 || status === 429 || status > 501;
 
-// Not randomUUID: pages over plain HTTP have none.
+// Not randomUUID: pages over HTTP have none.
 const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => (b + 256).toString(16).slice(1)).join("");
 
 // Calls stop when the signal aborts; what it returns undoes that.
@@ -191,7 +191,7 @@ export class Stile {
         for (let chunk; !(chunk = await reader.read()).done; ) {
           awake();
           for (const e of parser.push(chunk.value)) {
-            if (e.event === "error") throw new Problem(JSON.parse(e.data));
+            if (/^(problem|error)$/.test(e.event)) throw new Problem(JSON.parse(e.data));
             if (e.retry) pause = +e.retry || pause;
             if (!e.id) continue;
             last = e.id;

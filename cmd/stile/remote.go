@@ -322,7 +322,7 @@ func (a *app) tailed(name string, data []byte, each func(stile.Update, []byte) e
 	switch name {
 	case "leaving":
 		return false, nil
-	case "error":
+	case "problem", "error": // the second of hosts before it was renamed
 		var p struct{ Code, Reason, Detail string }
 		if err := json.Unmarshal(data, &p); err != nil {
 			return false, err

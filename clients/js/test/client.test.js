@@ -338,17 +338,18 @@ test("what passes is waited for, within bounds", async (t) => {
     if (n === 3) return res.write("retry: 1\n\n" + frame("7", { type: "note", seq: 7, run: 3, body: { text: "a" } })); // and then silence
     if (n === 4) return res.end('event: error\ndata: {"code":"ERR_JOURNAL","title":"x","status":503}\n\n');
     if (n === 5) return res.end('event: leaving\ndata: {}\n\n');
+    if (n === 6) return res.end('event: problem\ndata: {"code":"ERR_JOURNAL","title":"x","status":503}\n\n');
     res.end(frame("8", { type: "run.end", seq: 8, run: 3, body: { decision: "DONE" } }));
   });
   const began = Date.now();
-  const got = await keep(new Stile(server.url + "/", { attempts: 4, maxPause: 2, patience: 300, token: async () => "secret" }).session("s").stream("hello", { key: "k" }));
+  const got = await keep(new Stile(server.url + "/", { attempts: 5, maxPause: 2, patience: 300, token: async () => "secret" }).session("s").stream("hello", { key: "k" }));
   assert.deepEqual(types(got), ["note", "run.end"]);
   assert.ok(Date.now() - began >= 990, "Retry-After is kept");
   assert.deepEqual(
     server.seen.map((r) => [r.path, r.headers["idempotency-key"], r.headers["last-event-id"], r.headers.authorization]),
     [
       ...Array(3).fill(["/v1/sessions/s/runs?stream=token", "k", undefined, "Bearer secret"]),
-      ...Array(3).fill(["/v1/sessions/s/runs/3/events?stream=token", undefined, "7", "Bearer secret"]),
+      ...Array(4).fill(["/v1/sessions/s/runs/3/events?stream=token", undefined, "7", "Bearer secret"]),
     ],
   );
   const gone = await answers(t, (n, res) => res.destroy());
