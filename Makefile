@@ -42,8 +42,11 @@ export STILE_TEST_MCP_SERVERS ?= $(CURDIR)/bin/_mcp
 MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
 # What tests in Node use: the clients of others, a driver of browsers, the TypeScript compiler.
 export STILE_TEST_NODE_PACKAGES ?= $(CURDIR)/bin/_node
+# What reads /openapi.json: the generator of types needs an older compiler than the tests of clients.
+export STILE_TEST_OPENAPI_PACKAGES ?= $(CURDIR)/bin/_openapi
 NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2 \
                ai@6.0.326 @ai-sdk/openai@3.0.141 @ai-sdk/openai-compatible@2.0.92 @langchain/openai@1.5.8 @langchain/core@1.4.0
+OPENAPIPACKAGES = @redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 MUTANTFLAGS ?=
@@ -102,9 +105,10 @@ mcp-servers:
 	then touch $(STILE_TEST_MCP_SERVERS)/ready; else echo "mcp-servers: npm could not install them"; fi
 
 node-packages:
-	@dir=$(STILE_TEST_NODE_PACKAGES); if [ "$$(cat $$dir/ready 2>/dev/null)" = "$(NODEPACKAGES)" ] || ! command -v npm >/dev/null 2>&1; then exit 0; fi; \
-	if npm install --silent --no-audit --no-fund --no-save --prefix $$dir $(NODEPACKAGES) >/dev/null 2>&1; \
-	then echo "$(NODEPACKAGES)" >$$dir/ready; else echo "node-packages: npm could not install them"; fi
+	@into() { dir=$$1; shift; if [ "$$(cat $$dir/ready 2>/dev/null)" = "$$*" ] || ! command -v npm >/dev/null 2>&1; then return; fi; \
+	if npm install --silent --no-audit --no-fund --no-save --prefix $$dir "$$@" >/dev/null 2>&1; \
+	then echo "$$*" >$$dir/ready; else echo "node-packages: npm could not install them in $$dir"; fi; }; \
+	into $(STILE_TEST_NODE_PACKAGES) $(NODEPACKAGES); into $(STILE_TEST_OPENAPI_PACKAGES) $(OPENAPIPACKAGES)
 
 check: format lint race vectors sim-short api-check notice-check
 

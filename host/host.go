@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -333,6 +332,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	cfg.Transformers = []huma.Transformer{translate}
 	cfg.Info.Description = "Sessions of language-model agents: one turn in flight each, every turn ended by one decision that is verified, journaled and replayable."
 	schemes(&cfg)
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", nameSchema)
 	s.api = humago.New(mux, cfg)
 	s.require(public, "GET /openapi.json", "GET /openapi.yaml", "GET /openapi-3.0.json", "GET /openapi-3.0.yaml", "GET /healthz", "GET /readyz", "/")
 	s.require(access.Metrics, "GET /metrics")
@@ -350,6 +350,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.usageRoutes()
 	s.tokenRoutes()
 	s.lifecycleRoutes()
+	s.describeRest()
 	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.rt.Metrics().Handler())
@@ -381,13 +382,9 @@ const statusHungUp = 499
 
 // route registers one operation. Its errors are Problems.
 func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
-	if op.Responses == nil {
-		op.Responses = map[string]*huma.Response{}
-	}
-	op.Responses["default"] = &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
 	op.MaxBodyBytes = maxBody
 	s.secure(&op)
+	s.nameRefusals(&op, "")
 	s.names[op.Method+" "+op.Path] = op.OperationID
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)

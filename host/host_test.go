@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,6 +81,8 @@ type door struct {
 	rt   *stile.Runtime
 	srv  *host.Server
 	stop func() error // ends the serving; the runtime closes with the test
+
+	form func() *form // the host's description, to which its answers are held; nil for none
 }
 
 // serve serves over a real listener on loopback.
@@ -113,7 +116,7 @@ func serveRuntime(t *testing.T, l net.Listener, rt *stile.Runtime, cfg host.Conf
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ctx, l, grace) }()
 	var once atomic.Bool
-	d := &door{t: t, url: "http://" + l.Addr().String(), rt: rt, srv: srv}
+	d := &door{t: t, url: "http://" + l.Addr().String(), rt: rt, srv: srv, form: sync.OnceValue(func() *form { return formOf(t, srv) })}
 	d.stop = func() error {
 		cancel()
 		if once.Swap(true) {
@@ -166,6 +169,9 @@ func (d *door) call(status int, out any, method, path, body string, headers ...s
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		d.t.Fatal(err)
+	}
+	if d.form != nil {
+		d.form().fits(d.t, method, path, res, b)
 	}
 	if res.StatusCode != status {
 		d.t.Fatalf("%s %s: %s %s, want %d", method, path, res.Status, b, status)

@@ -5,25 +5,36 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func (s *Server) keyRoutes() {
 	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
+	keys.Responses = s.jwksOut()
 	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
 		doc, err := s.rt.Keys().JWKS()
 		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
 	})
 	rotate := asks(access.Admin, post("rotate-keys", "/v1/keys/rotate", "Replace the keys of the host, with grace for the old ones", http.StatusOK, "keys"))
 	rotate.Description = "The new keys sign from ten seconds on. 409 within an hour of the rotation before."
+	rotate.Responses = s.jwksOut()
 	route(s, rotate, func(ctx context.Context, _ *struct{}) (*keysOut, error) {
 		return s.rotateKeys(ctx)
 	})
 }
 
+// jwksOut describes an answer that is a key set.
+func (s *Server) jwksOut() map[string]*huma.Response {
+	key := map[string]*huma.Schema{"kid": text(""), "kty": text(""), "alg": text(""), "use": text(""), "crv": text(""), "x": text("")}
+	s.api.OpenAPI().Components.Schemas.Map()["KeySet"] = members(map[string]*huma.Schema{"keys": listOf(members(key, "kid", "kty"))}, "keys")
+	return map[string]*huma.Response{"200": {Description: "OK", Content: content("application/jwk-set+json", ref("KeySet"))}}
+}
+
 type keysOut struct {
-	ContentType string `header:"Content-Type"`
+	ContentType string `header:"Content-Type" hidden:"true"`
 	Body        []byte
 }
 

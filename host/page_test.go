@@ -51,8 +51,14 @@ const nodePackages = "STILE_TEST_NODE_PACKAGES"
 // if neither is required.
 func installed(t *testing.T, pkg string) (node, packages string, ok bool) {
 	t.Helper()
+	return installedIn(t, nodePackages, pkg)
+}
+
+// installedIn is installed for the folder that a variable names.
+func installedIn(t *testing.T, folder, pkg string) (node, packages string, ok bool) {
+	t.Helper()
 	node, err := exec.LookPath("node")
-	packages = os.Getenv(nodePackages)
+	packages = os.Getenv(folder)
 	if err == nil && packages != "" {
 		packages, err = filepath.Abs(packages)
 		if err == nil {
@@ -63,7 +69,7 @@ func installed(t *testing.T, pkg string) (node, packages string, ok bool) {
 		return node, packages, true
 	}
 	if os.Getenv("STILE_REQUIRE_NODE") != "" {
-		t.Fatalf("%s is required and not in %s=%q: %v", pkg, nodePackages, packages, err)
+		t.Fatalf("%s is required and not in %s=%q: %v", pkg, folder, packages, err)
 	}
 	t.Logf("ran without %s of Node; make test installs it when there is npm", pkg)
 	return "", "", false

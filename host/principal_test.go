@@ -55,6 +55,7 @@ type request struct {
 	scopes             []string // that it asks for; none: public
 	ofSession          bool     // it names a session
 	ofTenant           bool     // it names what all admins of a tenant may see
+	openAI             bool     // its errors are those of OpenAI's API
 }
 
 // requests makes one of every described operation, for a session and a token.
@@ -68,7 +69,7 @@ func requests(t *testing.T, d *door, id, token string) (all []request) {
 	}
 	for path, ops := range description(t, d).Paths {
 		for method, op := range ops {
-			r := request{method: strings.ToUpper(method), path: path, ofSession: strings.Contains(path, "{id}"), ofTenant: strings.Contains(path, "{token}")}
+			r := request{method: strings.ToUpper(method), path: path, ofSession: strings.Contains(path, "{id}"), ofTenant: strings.Contains(path, "{token}"), openAI: op.ofOpenAI()}
 			r.path = strings.NewReplacer("{id}", id, "{run}", "1", "{approval}", "abc", "{token}", token, "{user}", "ann").Replace(path)
 			if op.RequestBody != nil {
 				if r.body = bodies[op.OperationID]; r.body == "" {
@@ -86,6 +87,21 @@ func requests(t *testing.T, d *door, id, token string) (all []request) {
 	}
 	slices.SortFunc(all, func(a, b request) int { return strings.Compare(a.path+a.method, b.path+b.method) })
 	return all
+}
+
+// denied asks what is refused for its token, and returns the reason; errors of OpenAI's API have none,
+// and are taken to have the one that is wanted.
+func (d *door) denied(status int, r request, reason string, headers ...string) string {
+	d.t.Helper()
+	if !r.openAI {
+		return d.refused(status, messages.ErrDenied, r.method, r.path, r.body, headers...).Reason
+	}
+	var v struct{ Error struct{ Code, Type string } }
+	d.call(status, &v, r.method, r.path, r.body, headers...)
+	if want := map[int]string{401: "authentication_error", 403: "permission_error"}[status]; v.Error.Code != string(messages.ErrDenied) || v.Error.Type != want {
+		d.t.Errorf("%s %s: %+v", r.method, r.path, v)
+	}
+	return reason
 }
 
 // answerOf is the status and the text of an answer, ids taken out of it; of a stream the
@@ -121,9 +137,9 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	d := serve(t, host.Config{Access: k, WrongTokens: 1 << 20}, agentOf("talker", speaks([]string{"hello"}, always())))
 	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(all)...)
 	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`, auth(all)...)
-	for _, r := range append(requests(t, d, "s", "abc"), request{method: "GET", path: "/metrics", scopes: []string{"metrics"}}) {
+	for _, r := range requests(t, d, "s", "abc") {
 		if len(r.scopes) == 0 {
-			if r.path != "/v1/keys" {
+			if r.path != "/v1/keys" && r.path != "/healthz" && r.path != "/readyz" {
 				t.Errorf("%s %s is open to all", r.method, r.path)
 			}
 			d.call(http.StatusOK, nil, r.method, r.path, "")
@@ -141,9 +157,8 @@ func TestEveryRouteAsksWho(t *testing.T) {
 			"expired":    {auth(expired), access.ReasonExpired},
 			"revoked":    {auth(revoked), access.ReasonRevoked},
 		} {
-			p := d.refused(http.StatusUnauthorized, messages.ErrDenied, r.method, r.path, r.body, c.headers...)
-			if p.Reason != c.reason {
-				t.Errorf("%s %s, %s: %+v", r.method, r.path, name, p)
+			if reason := d.denied(http.StatusUnauthorized, r, c.reason, c.headers...); reason != c.reason {
+				t.Errorf("%s %s, %s: %s", r.method, r.path, name, reason)
 			}
 			if res := d.ask(r.method, r.path, r.body, c.headers...); !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), "Bearer ") {
 				t.Errorf("%s %s, %s: %v", r.method, r.path, name, res.Header)
@@ -153,8 +168,8 @@ func TestEveryRouteAsksWho(t *testing.T) {
 			secret, _ := k.make("acme", "ann", string(scope))
 			implied := scope == access.Admin && slices.Contains([]string{"read", "submit", "approve"}, r.scopes[0])
 			if string(scope) != r.scopes[0] && !implied {
-				if p := d.refused(http.StatusForbidden, messages.ErrDenied, r.method, r.path, r.body, auth(secret)...); p.Reason != access.ReasonScope {
-					t.Errorf("%s %s, %s: %+v", r.method, r.path, scope, p)
+				if reason := d.denied(http.StatusForbidden, r, access.ReasonScope, auth(secret)...); reason != access.ReasonScope {
+					t.Errorf("%s %s, %s: %s", r.method, r.path, scope, reason)
 				}
 				continue
 			}

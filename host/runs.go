@@ -88,10 +88,10 @@ func (s *Server) runRoutes() {
 		Wait   string `query:"wait" maxLength:"32" doc:"with stream=none: how long to wait for the run's end, at most 10m; then the answer is 200 and has what the run said. 202 when it takes longer, or waits for an approval"`
 		Body   message
 	}
-	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream")
+	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream", s.eventSchema())
 	taken := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[runView](), true, "RunView")
 	op.Responses["202"] = &huma.Response{Description: "The run that was begun, or waits", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}}}
-	op.Responses["200"] = &huma.Response{Description: "The run, when it was waited for and has ended, or its stream", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}, "text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}}
+	op.Responses["200"] = &huma.Response{Description: "The run, when it was waited for and has ended, or its stream", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}, "text/event-stream": {Schema: s.eventSchema()}}}
 	route(s, op, func(ctx context.Context, in *submitIn) (*huma.StreamResponse, error) {
 		wait, err := waitOf(in.Wait, in.Stream)
 		if err != nil {

@@ -142,7 +142,7 @@ func (s *Server) sessionRoutes() {
 			return out, err
 		})
 	s.listRoutes()
-	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl"),
+	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl", listOf(s.recordSchema())),
 		func(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
 			ses, err := s.find(ctx, in.ID)
 			if err != nil {
@@ -199,9 +199,9 @@ func (s *Server) headView(ctx context.Context, id string, h stile.Head) (session
 }
 
 // stream says in the description that an answer may be a stream of that type.
-func stream(op huma.Operation, contentType string) huma.Operation {
+func stream(op huma.Operation, contentType string, of *huma.Schema) huma.Operation {
 	op.Responses = map[string]*huma.Response{
-		"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {Schema: &huma.Schema{Type: huma.TypeString}}}},
+		"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {Schema: of}}},
 	}
 	return op
 }

@@ -25,7 +25,7 @@ func (s *Server) streamRoutes() {
 		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
 		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
 	}
-	op := stream(get("follow-session", "/v1/sessions/{id}/events", "Follow a session, from any update on", "events"), "text/event-stream")
+	op := stream(get("follow-session", "/v1/sessions/{id}/events", "Follow a session, from any update on", "events"), "text/event-stream", s.eventSchema())
 	route(s, op, func(ctx context.Context, in *eventsIn) (*huma.StreamResponse, error) {
 		ses, err := s.find(ctx, in.ID)
 		if err != nil {
@@ -46,7 +46,8 @@ func (s *Server) streamRoutes() {
 		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
 		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
 	}
-	op = stream(get("follow-run", "/v1/sessions/{id}/runs/{run}/events", "Follow a run to its end, from any update on", "events"), "text/event-stream")
+	op = stream(get("follow-run", "/v1/sessions/{id}/runs/{run}/events", "Follow a run to its end, from any update on", "events"), "text/event-stream", s.eventSchema())
+	op.Responses["204"] = &huma.Response{Description: "All of the run was seen"}
 	route(s, op, func(ctx context.Context, in *runEventsIn) (*huma.StreamResponse, error) {
 		ses, err := s.find(ctx, in.ID)
 		if err != nil {
