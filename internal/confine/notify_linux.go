@@ -150,13 +150,6 @@ func (l *listener) serve() {
 	})
 }
 
-// ready reports whether a descriptor has an event, without waiting for one.
-func ready(fd int, event int16) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: event}}
-	n, _ := unix.Poll(p, 0)
-	return n > 0 && p[0].Revents&event != 0
-}
-
 // answer judges a call and does it, at once or, where it may wait, beside others.
 func (l *listener) answer(fd int, q *question) {
 	reply := func(val int64, errno syscall.Errno, flags uint32) {

@@ -23,40 +23,29 @@ type granter struct {
 	rules  int
 	parts  parts
 	made   int
-	linked map[inode]part // files of the host, once a file with several names was met
+	linked map[inode]part // files of the host with several names, once one was met
+	seen   []seenFolder   // opened entry by entry, as they were before
+	blind  bool           // one of them could not be looked at
 }
 
 // inode is a file, whatever its name. A rule for a file counts for all of its names.
 type inode struct{ dev, number uint64 }
 
+// severalNames returns a file, and whether it has several names. A folder has its own entry's.
+func severalNames(path string) (inode, bool) {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	return inode{uint64(st.Dev), st.Ino}, err == nil && st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR
+}
+
 // of says what of the host a file with several names is.
 func (g *granter) of(path string) part {
-	id := func(path string) (inode, bool) {
-		var st unix.Stat_t
-		err := unix.Lstat(path, &st)
-		return inode{uint64(st.Dev), st.Ino}, err == nil && st.Nlink > 1
-	}
-	this, several := id(path)
+	this, several := severalNames(path)
 	if !several {
 		return 0
 	}
 	if g.linked == nil {
-		g.linked = map[inode]part{}
-		for path, is := range g.parts {
-			if is &= apart | kept; is == 0 {
-				continue
-			}
-			of := []string{path}
-			entries, _ := os.ReadDir(path) // of a folder
-			for _, e := range entries {
-				of = append(of, filepath.Join(path, e.Name()))
-			}
-			for _, path := range of {
-				if file, several := id(path); several {
-					g.linked[file] |= is
-				}
-			}
-		}
+		g.linked = linkedOf(g.parts)
 	}
 	return g.linked[this]
 }
@@ -84,6 +73,7 @@ func (g *granter) grant(path string, rights uint64) error {
 }
 
 func (g *granter) grantEntries(path string, rights uint64) error {
+	g.sees(path)
 	entries, err := os.ReadDir(path)
 	if err != nil && len(entries) == 0 {
 		return nil // the host's user cannot list it
@@ -97,6 +87,12 @@ func (g *granter) grantEntries(path string, rights uint64) error {
 		}
 	}
 	return nil
+}
+
+// sees remembers a folder before its entries are opened.
+func (g *granter) sees(path string) {
+	f, ok := look(path)
+	g.seen, g.blind = append(g.seen, f), g.blind || !ok
 }
 
 // procFiles are those of /proc that say nothing of any process.
@@ -118,6 +114,7 @@ func (g *granter) entry(path string, kind fs.FileMode, rights uint64) error {
 		}
 		return nil
 	case path == "/dev":
+		g.sees(path)
 		entries, _ := os.ReadDir(path)
 		for _, e := range entries {
 			at := filepath.Join(path, e.Name())

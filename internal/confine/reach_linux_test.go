@@ -23,6 +23,12 @@ func house(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fill(t, dir)
+	return dir
+}
+
+func fill(t *testing.T, dir string) {
+	t.Helper()
 	for name, text := range map[string]string{
 		"agent/data/keys.json": "secret", "agent/agent.yaml": "manifest", "agent/mine.txt": "mine", "agent/below/old.txt": "old",
 		"agent/logs/audit-1.jsonl": "secret", "agent/logs/other.txt": "other", "made/agent.yaml": "manifest", "store/tokens.json": "secret", "links/old.txt": "old", "out/old.txt": "old",
@@ -36,7 +42,6 @@ func house(t *testing.T) string {
 	if err := errors.Join(os.Symlink("../links/to", filepath.Join(dir, "agent", "tokens")), os.Symlink("../store", filepath.Join(dir, "links", "to")), os.Link(filepath.Join(dir, "agent/data/keys.json"), filepath.Join(dir, "agent/hard"))); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // within runs a line of a shell within a reach, and gives its output.

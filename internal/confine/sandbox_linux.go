@@ -103,6 +103,11 @@ func onThreadOfItsOwn(do func()) {
 
 // ruleset makes the rules of the jail; the caller closes them.
 func (j *Jail) ruleset() (fd int, err error) {
+	if j.Guard {
+		if fd, ok := j.guardRules(); ok {
+			return fd, nil
+		}
+	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: allRights}
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if j.Sandbox.ABI >= 4 {
@@ -138,7 +143,7 @@ func (j *Jail) grant(rules int) error {
 	g := granter{rules: rules, parts: newParts(j)}
 	j.parts = g.parts
 	if j.Guard {
-		return g.grant("/", writeRights)
+		return g.guard(j)
 	}
 	for _, part := range []struct {
 		paths  []string
