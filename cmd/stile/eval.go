@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -98,6 +99,7 @@ type evaluation struct {
 	budget messages.Budget
 	now    func() time.Time
 
+	audit    sync.Mutex // of lines of the audit log
 	mu       sync.Mutex
 	used     messages.Budget
 	attempts []eval.Attempt
@@ -415,7 +417,7 @@ func (e *evaluation) attempt(ctx context.Context, rt *stile.Runtime, i int) (a e
 	if err != nil {
 		return broken(err)
 	}
-	if err := settle(ctx, s, run, stage); err != nil {
+	if err := e.settle(ctx, s, run, stage); err != nil {
 		return broken(err)
 	}
 	o, err := run.Decision(ctx)
@@ -447,8 +449,13 @@ func (e *evaluation) attempt(ctx context.Context, rt *stile.Runtime, i int) (a e
 }
 
 // settle follows a run to its end. A call that waits for a person goes on where it has a
-// recorded result, and is denied else: an evaluation asks no one.
-func settle(ctx context.Context, s *stile.Session, run *stile.Run, stage *rehearse.Stage) error {
+// recorded result, and is denied else: an evaluation asks no one. Its answers are in the audit log
+// of a host of the directory, as those of a person are.
+func (e *evaluation) settle(ctx context.Context, s *stile.Session, run *stile.Run, stage *rehearse.Stage) error {
+	key, err := messages.ParseSID(s.SID())
+	if err != nil {
+		return err
+	}
 	for u, err := range run.Events(ctx) {
 		if err != nil {
 			return err
@@ -461,11 +468,15 @@ func settle(ctx context.Context, s *stile.Session, run *stile.Run, stage *rehear
 			return err
 		}
 		for _, q := range waiting {
+			answer, do := messages.GateApprove, func() error { return s.Approve(ctx, q, "eval") }
 			if stage.Reaches(messages.TypeTool, q.Tool, q.Args, q.Class) {
-				err = s.Deny(ctx, q, "eval", "an evaluation asks no one")
-			} else {
-				err = s.Approve(ctx, q, "eval")
+				answer, do = messages.GateDeny, func() error { return s.Deny(ctx, q, "eval", "an evaluation asks no one") }
 			}
+			line := about("answer-approval", key)
+			line.Run, line.Approval, line.Detail = strconv.FormatInt(q.Run, 10), q.ID, string(answer)+" by eval"
+			e.audit.Lock()
+			err := e.onRecord(&line, do)
+			e.audit.Unlock()
 			if err != nil && !stile.IsConflict(err) && !stile.IsNotFound(err) {
 				return err
 			}

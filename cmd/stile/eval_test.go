@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/internal/eval"
 )
 
@@ -86,6 +87,37 @@ func TestEvalAgainst(t *testing.T) {
 	must(t, "run", a, "--dir", dir, "--session", "old", "well?")
 	if r := evalReport(t, exitOK, "--from-journal", "--agent", a, "--dir", dir); len(r.Attempts) != 1 || r.Attempts[0].Decision != "DONE" {
 		t.Errorf("%+v", r.Attempts)
+	}
+}
+
+// What an evaluation answers in the place of a person is in the audit log of a host of the
+// directory, also when several attempts answer at once.
+func TestEvalIsAudited(t *testing.T) {
+	manifest, data := scribe(t, "trains")
+	must(t, "tokens", "create", "--dir", data) // a host keeps an audit log there
+	cases := write(t, t.TempDir(), "cases.jsonl", `{"id": "known", "input": "trains?", "results": [{"tool": "write", "args": {"path": "x", "content": "trains"}, "result": "done"}]}
+{"id": "unknown", "input": "trains?"}
+`)
+	r := evalReport(t, exitOK, cases, "--agent", manifest, "--dir", data, "--repeat", "3", "--parallel", "3", "--effects", "run", "--budget", "tokens=100000")
+	must(t, "audit", "verify", "--dir", data)
+	b, err := os.ReadFile(filepath.Join(data, audit.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"known": `"detail":"approve by eval"`, "unknown": `"detail":"deny by eval"`}
+	for _, a := range r.Attempts {
+		n := 0
+		for line := range strings.Lines(string(b)) {
+			if strings.Contains(line, `"action":"answer-approval"`) && strings.Contains(line, `"session":"`+a.SID+`"`) && strings.Contains(line, `"run":"1"`) && strings.Contains(line, want[a.Case]) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%+v has %d lines in:\n%s", a, n, b)
+		}
+	}
+	if len(r.Attempts) != 6 {
+		t.Errorf("%d attempts", len(r.Attempts))
 	}
 }
 
