@@ -254,10 +254,22 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 	default:
 		ses, err = s.begin(ctx, name, agent)
 	}
-	if err == nil && ses.AgentName() != q.Model {
-		err = refusalOf(messages.ErrConflict, "model", "the session runs another agent")
+	if err == nil {
+		err = runsAgent(ses, q.Model, c.ephemeral)
 	}
 	return ses, opts, err
+}
+
+// runsAgent refuses a request whose session runs another agent. One without a session of its own
+// has found that of its key.
+func runsAgent(ses *stile.Session, agent string, keyed bool) error {
+	switch {
+	case ses.AgentName() == agent:
+		return nil
+	case keyed:
+		return &messages.Error{Code: messages.ErrConflict, Reason: stile.ReasonKeyReused, Detail: "the idempotency key belongs to a request for another agent"}
+	}
+	return refusalOf(messages.ErrConflict, "model", "the session runs another agent")
 }
 
 // begin begins a session of the caller, if its tenant has room for one.

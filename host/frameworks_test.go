@@ -5,7 +5,10 @@ package host_test
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
+
+	"github.com/seed14be6753/stile"
 )
 
 // The frameworks that most chat programs are made of, unchanged: what they send, what they
@@ -15,7 +18,11 @@ func TestFrameworks(t *testing.T) {
 	if !ok {
 		return
 	}
-	d := talkers(t, asksFirst(t, "asks", ""))
+	more := []*stile.Agent{asksFirst(t, "asks", "")}
+	for i := range 12 {
+		more = append(more, agentOf("lost"+strconv.Itoa(i), echo))
+	}
+	d := talkers(t, more...)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "testdata/frameworks.test.mjs")
 	cmd.Env = append(os.Environ(), "STILE_URL="+d.url, nodePackages+"="+packages)
 	out, err := cmd.CombinedOutput()

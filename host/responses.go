@@ -198,13 +198,14 @@ type responseAsk struct {
 	key    string
 	before []stile.Said
 	inc    messages.Incarnation // of the session that was asked
+	keyed  bool                 // the session is that of the key
 }
 
 // submit submits to a session of the agent. With tell the model is given the instructions of the
 // client, as a message of the user in front of the others.
 func (s *Server) submitResponse(ctx context.Context, ask *responseAsk, ses *stile.Session, tell bool) (*stile.Run, error) {
-	if ses.AgentName() != ask.q.Model {
-		return nil, refusalOf(messages.ErrConflict, "model", "the session runs another agent")
+	if err := runsAgent(ses, ask.q.Model, ask.keyed); err != nil {
+		return nil, err
 	}
 	held := ask.before
 	if tell && ask.q.Instructions != "" {
@@ -232,7 +233,7 @@ func (s *Server) beginConversation(ctx context.Context, ask *responseAsk, named 
 		if key != "" {
 			key = responsesPattern + "\n" + key
 		}
-		c.session = ephemeralID(key)
+		c.session, ask.keyed = ephemeralID(key), true
 	} else if err := checkID(c.session); err != nil {
 		return &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 	} else {

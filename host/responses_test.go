@@ -87,6 +87,17 @@ func TestResponseGoesOn(t *testing.T) {
 		if a.ID != b.ID || a.Text != "[user: k]" || a.session == first.session {
 			t.Errorf("%+v, then %+v", a, b)
 		}
+		if got := c.respond(`{"model": "other", "input": "k"}`, "Idempotency-Key", "k"); got.status != 422 || got.code != "ERR_CONFLICT" || got.param != "Idempotency-Key" {
+			t.Errorf("a key of another agent: %+v", got)
+		}
+		for _, by := range []struct {
+			agent  string
+			status int
+		}{{"echo", 200}, {"other", 422}} {
+			if got := c.chat(time.Minute, chatBody(by.agent, "k"), "Idempotency-Key", "k"); got.status != by.status {
+				t.Errorf("a completion by %s under a key: %+v", by.agent, got)
+			}
+		}
 		// Of requests at once that go on from one response, one has its session.
 		var all sync.Map
 		var wait sync.WaitGroup

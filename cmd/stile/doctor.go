@@ -55,14 +55,19 @@ The results of calls are canned: no tool runs. It costs what the model costs. Wi
 --pins it asks the MCP servers of the agents what they offer, and prints the digests that
 a manifest can pin; it fails where one pins something else.
 
+It takes the flags of stile serve, whose values it checks in place of those of the settings.
+
 Exits 0 when nothing fails, with warnings too; 1 when something does; 2 when the
 settings cannot be read.`,
 		Example: `  stile doctor
   stile doctor --config stile.yaml --json
+  stile doctor agent.yaml --tls-cert cert.pem --tls-key key.pem
   stile doctor --probe agent.yaml`,
 	}
 	config := configFlag(cmd)
+	take := a.hostFlags(cmd)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		a.flagged = take
 		switch {
 		case asked:
 			return a.probe(ctx, *config, args, each, asJSON)

@@ -57,6 +57,10 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: %+v", check, f)
 		}
 	}
+	flagged := findings(t, 1, call{args: []string{example("plain/agent.yaml"), "--config", settings("listen: " + free()), "--listen", "0.0.0.0:0", "--tls-cert", "nowhere.pem", "--tls-key", "nowhere.pem", "--auth", "none"}})
+	if c, l := flagged["certificate"], flagged["address"]; c.State != isFail || l.State != isFail || !strings.Contains(l.Detail, "0.0.0.0:0") || flagged[agent].State != isOK {
+		t.Errorf("the flags of stile serve: %+v", flagged)
+	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("it left %v, %v", files, err)
 	}

@@ -26,13 +26,14 @@ type app struct {
 	journal        string
 	noticed        map[string]bool // what the shared journal has said
 	passphraseFile string
-	keyRest        time.Duration // of the settings, where they are read; goes before $STILE_KEY_REST
-	programUser    string        // of the settings, where they are read; goes before $STILE_PROGRAM_USER
-	unproved       string        // of the settings, where they are read; goes before $STILE_UNPROVED
-	own            []string      // further files of the host
-	auditLog       io.Writer     // of the settings, where they are read: the audit log of a host of the directory; nil without one
-	auditPath      string        // its name
-	demo           bool          // the host serves the command's own agent
+	keyRest        time.Duration   // of the settings, where they are read; goes before $STILE_KEY_REST
+	programUser    string          // of the settings, where they are read; goes before $STILE_PROGRAM_USER
+	unproved       string          // of the settings, where they are read; goes before $STILE_UNPROVED
+	own            []string        // further files of the host
+	auditLog       io.Writer       // of the settings, where they are read: the audit log of a host of the directory; nil without one
+	auditPath      string          // its name
+	flagged        func(*settings) // takes what flags say, where a command has those of a host; nil elsewhere
+	demo           bool            // the host serves the command's own agent
 
 	// ask asks a person at the terminal; nil is typed.
 	ask func(ctx context.Context, question string) (string, error)

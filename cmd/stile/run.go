@@ -75,6 +75,7 @@ several, which take turns. A server at an address of its own may need none.`,
 	cmd.Flags().StringVar(&opts.title, "title", "", "title of the session, in place of the one it has")
 	cmd.Flags().StringArrayVar(&opts.tags, "tag", nil, "tag to add to the session, key or key=value; may be repeated")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
+	chooses(cmd, "provider", "openai", "anthropic", "gemini")
 	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
 	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")
 	cmd.Flags().StringVar(&opts.dialect, "dialect", "", "without a manifest: how the model speaks: plain, aeiou, cortex, cogency or kitsu (default plain)")

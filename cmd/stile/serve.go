@@ -28,7 +28,6 @@ import (
 const defaultListen = "127.0.0.1:8471"
 
 func (a *app) serveCommand() *cobra.Command {
-	said := defaultSettings()
 	cmd := &cobra.Command{
 		Use:   "serve [MANIFEST...]",
 		Short: "Serve agents over HTTP",
@@ -58,22 +57,12 @@ the next start; then the exit status is 8.`,
 	config := configFlag(cmd)
 	var demo bool
 	flags.BoolVar(&demo, "demo", false, "serve an agent of the command's own, on the scripted model, in memory: no key, no file")
+	take := a.hostFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.ran = true
+		a.ran, a.flagged = true, take
 		s, err := a.loadSettings(*config)
 		if err != nil {
 			return err
-		}
-		for flag, take := range map[string]func(){
-			"dir": func() { s.Dir = a.dir }, "journal": func() { s.Journal = a.journal }, "passphrase-file": func() { s.PassphraseFile = a.passphraseFile },
-			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
-			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
-			"tls-cert": func() { s.TLSCert = said.TLSCert }, "tls-key": func() { s.TLSKey = said.TLSKey },
-			"decision-log": func() { s.DecisionLog = said.DecisionLog },
-		} {
-			if flags.Changed(flag) {
-				take()
-			}
 		}
 		if len(args) > 0 {
 			s.Agents = args
@@ -90,6 +79,13 @@ the next start; then the exit status is 8.`,
 		}
 		return a.serve(cmd.Context(), &s)
 	}
+	return cmd
+}
+
+// hostFlags gives a command the flags of a host's settings, and returns what puts their values in the
+// place of those of file and environment.
+func (a *app) hostFlags(cmd *cobra.Command) (take func(*settings)) {
+	said, flags := defaultSettings(), cmd.Flags()
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
@@ -102,7 +98,27 @@ the next start; then the exit status is 8.`,
 	flags.DurationVar(&said.Grace, "grace", said.Grace, "how long turns in flight may take to end")
 	decisionFlag(cmd, &said.DecisionLog)
 	flags.BoolVar(&said.Memory, "memory", false, "keep journal and keys in memory; nothing stays")
-	return cmd
+	chooses(cmd, "auth", "auto", "tokens", "none")
+	return func(s *settings) {
+		for flag, take := range map[string]func(){
+			"dir": func() { s.Dir = a.dir }, "journal": func() { s.Journal = a.journal }, "passphrase-file": func() { s.PassphraseFile = a.passphraseFile },
+			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
+			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
+			"tls-cert": func() { s.TLSCert = said.TLSCert }, "tls-key": func() { s.TLSKey = said.TLSKey },
+			"decision-log": func() { s.DecisionLog = said.DecisionLog },
+		} {
+			if flags.Changed(flag) {
+				take()
+			}
+		}
+	}
+}
+
+// chooses has a shell complete the values of a flag.
+func chooses(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there
+	}
 }
 
 // usageFile is the name of what tenants used today, in the data directory.
@@ -165,7 +181,7 @@ func (a *app) auditOf(s *settings) (io.Writer, string) {
 func (a *app) serve(ctx context.Context, s *settings) error {
 	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved, a.programUser = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved, s.ProgramUser
 	if len(s.Agents) == 0 {
-		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
+		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
 	}
 	a.own = append(a.own, s.TLSCert, s.TLSKey)
 	a.own = append(a.own, auditFiles(s.AuditLog)...)

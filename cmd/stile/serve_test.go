@@ -95,12 +95,29 @@ func TestServeDemo(t *testing.T) {
 	}
 }
 
+// A shell completes the values of flags that have only some.
+func TestFlagValues(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serve", "--auth", ""}, "auto tokens none :4"},
+		{[]string{"doctor", "--auth", ""}, "auto tokens none :4"},
+		{[]string{"tokens", "create", "--scope", ""}, "read submit approve admin users metrics feeds :4"},
+		{[]string{"run", "--provider", ""}, "openai anthropic gemini :4"},
+	} {
+		if a := stileDo(t, append([]string{"__complete"}, c.args...)...); strings.Join(strings.Fields(a.out), " ") != c.want {
+			t.Errorf("%q: %q", c.args, a.out)
+		}
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"serve"}, "name a manifest"},
+		{[]string{"serve"}, "name a manifest to serve, as an argument or in stile.yaml; stile serve --demo needs none"},
 		{[]string{"serve", "--demo", "testdata/nowhere.yaml"}, "it brings an agent of its own"},
 		{[]string{"serve", "testdata/nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"serve", "../../examples/plain/agent.yaml", "--memory", "--listen", "0.0.0.0:0"}, "does not authenticate"},

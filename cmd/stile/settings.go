@@ -216,11 +216,14 @@ func (a *app) loadSettings(path string) (settings, error) {
 	case !named && errors.Is(err, os.ErrNotExist):
 		err = nil
 	}
-	if err != nil {
+	if err != nil && len(said) == 0 {
 		return s, err
 	}
 	a.own = append(a.own, path)
-	return s, errors.Join(s.misspelt(a.variables()), s.environment(a.env, said), s.check(said))
+	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, said), s.check(said)); err == nil && a.flagged != nil {
+		a.flagged(&s)
+	}
+	return s, err
 }
 
 // places are where settings were said: in the file, or by a variable of the environment.

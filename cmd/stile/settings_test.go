@@ -94,7 +94,7 @@ log_level: true
 	_, err := a.loadSettings(path)
 	text := err.Error()
 	for _, want := range []string{
-		":1:1: listne: ", ":2:9: listen: ", ":3:8: grace: ", ":4:11: max_runs: ", ":6:9: limits.runs: ", ":7:3: limits.rnus: ", ":8:9: memory: ", ":11:9: agents: ",
+		":1:1: listne: ", ":2:9: listen: ", ":3:8: grace: ", ":4:11: max_runs: ", ":6:9: limits.runs: ", ":7:3: limits.rnus: ", ":8:9: memory: ", ":10:7: auth: ", ":11:9: agents: ",
 		":12:7: oidc: ", ":13:1: listen: ", ":14:14: max_streams: ", ":15:13: boot.off: ", ":16:12: log_level: ",
 	} {
 		if !strings.Contains(text, path+want+"ERR_CONFIG") {

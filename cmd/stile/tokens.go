@@ -137,6 +137,7 @@ Hosts that use this directory ask for tokens from the next start on.`,
 	cmd.Flags().StringVar(&wish.Tenant, "tenant", "local", "the tenant whose sessions it reaches")
 	cmd.Flags().StringVar(&wish.User, "user", "local", "the user of the tenant")
 	cmd.Flags().StringSliceVar(&wish.Scopes, "scope", []string{"read", "submit", "approve"}, "what it may do")
+	chooses(cmd, "scope", scopeNames()...)
 	cmd.Flags().StringVar(&wish.Note, "note", "", "what it is for, as tokens list shows it")
 	cmd.Flags().DurationVar(&life, "expires", life, "how long it is good for; 0 is for ever")
 	return cmd
@@ -402,4 +403,11 @@ func (a *app) tokensRevoked(out *revokedJSON) error {
 	}
 	_, err := fmt.Fprintf(a.err, "stile: it made %s, still good; --with-made revokes what it made\n", strings.Join(ids, ", "))
 	return err
+}
+
+func scopeNames() (all []string) {
+	for _, scope := range access.Scopes() {
+		all = append(all, string(scope))
+	}
+	return all
 }

@@ -66,3 +66,43 @@ for (const useResponsesApi of [false, true]) {
     }
   });
 }
+
+// A fetch whose first answer gets lost on the way, when all of it was made.
+const losing = () => {
+  let asked = 0;
+  const lost = async (input, init) => {
+    const answer = await fetch(input, init);
+    if (++asked > 1) return answer;
+    await answer.arrayBuffer();
+    throw new TypeError("fetch failed", { cause: Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }) });
+  };
+  return { lost, asked: () => asked };
+};
+
+// These clients mark no repeat, so that a host cannot tell it from a second call: docs/http.md says
+// how many runs that is, and what makes it one. Each count has an agent of its own, because the
+// clients pause before they repeat.
+const clients = {
+  "AI SDK, responses": (model, fetch, o) => generateText({ model: createOpenAI({ baseURL: url, apiKey: "none", fetch })(model), prompt: "go", ...o }),
+  "AI SDK, chat": (model, fetch, o) => generateText({ model: createOpenAI({ baseURL: url, apiKey: "none", fetch }).chat(model), prompt: "go", ...o }),
+  "AI SDK, compatible": (model, fetch, o) => generateText({ model: createOpenAICompatible({ name: "stile", baseURL: url, apiKey: "none", fetch })(model), prompt: "go", ...o }),
+  LangChain: (model, fetch, { headers, ...o }) => new ChatOpenAI({ model, apiKey: "none", configuration: { baseURL: url, fetch, defaultHeaders: headers }, ...o }).invoke("go"),
+};
+test("an answer that got lost", async () => {
+  let agents = 0;
+  const count = async (ask, options) => {
+    const agent = `lost${agents++}`;
+    const { lost, asked } = losing();
+    const failed = await ask(agent, lost, options).then(() => false, () => true);
+    return { asked: asked(), runs: await runs(agent), failed };
+  };
+  await Promise.all(
+    Object.entries(clients).map(async ([name, ask]) => {
+      const [plain, keyed, once] = await Promise.all([count(ask, {}), count(ask, { headers: { "Idempotency-Key": name } }), count(ask, { maxRetries: 0 })]);
+      assert.deepEqual(plain, { asked: 2, runs: 2, failed: false }, name);
+      assert.deepEqual(keyed, { asked: 2, runs: 1, failed: false }, name);
+      assert.deepEqual(once, { asked: 1, runs: 1, failed: true }, name);
+    }),
+  );
+  assert.equal(agents, 12);
+});
