@@ -341,17 +341,17 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	c := newReply(run)
 	c.id, c.model, c.session = asked.name+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, asked.session
 	c.created = asked.created.Unix()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.leaving, cancel)()
 	if q.Stream {
-		answering, err = s.streamChat(w, r, run, c, q.StreamOptions.IncludeUsage)
+		answering, err = s.streamChat(ctx, cancel, w, r, run, c, q.StreamOptions.IncludeUsage)
 		ended = c.Ended != nil
 		if err != nil && !hungUp(r, err) {
 			err = begun(err)
 		}
 		return err
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.leaving, cancel)()
 	err = s.wholeReply(ctx, w, r, run, c, func(text string) any { return c.completion(text) })
 	ended = c.Ended != nil
 	return err

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"strings"
 	"sync"
@@ -175,93 +176,102 @@ func (l *lateStart) never() (begun bool) {
 	return l.begun
 }
 
+// pieces gives what a run says until it has ended, c.Ended is set then, or why the answer ends
+// before: the caller's right is lost, the host leaves, the run has failed or waits. Without growing
+// each piece is a whole text.
+func (s *Server) pieces(ctx context.Context, run *stile.Run, c *chatReply, growing bool) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for u, err := range run.Events(ctx) {
+			var piece string
+			no := lost(ctx)
+			switch {
+			case no != nil:
+				err = no
+			case err == nil && (growing || u.Record != nil):
+				piece, err = c.take(u)
+			}
+			if err != nil && no == nil && s.leaving.Err() != nil && !problemOf(err).halt {
+				err = leavingChat()
+			}
+			if !yield(piece, err) || err != nil || c.Ended != nil {
+				return
+			}
+		}
+	}
+}
+
 // wholeReply follows a run to its end, and writes what answer makes of its text.
 func (s *Server) wholeReply(ctx context.Context, w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, answer func(text string) any) error {
 	var text strings.Builder
-	for u, err := range run.Events(ctx) {
-		if err == nil && u.Record != nil {
-			var piece string
-			if piece, err = c.take(u); err == nil {
-				text.WriteString(piece)
-			}
-		}
+	for piece, err := range s.pieces(ctx, run, c, false) {
+		text.WriteString(piece)
 		switch {
-		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
-			return begun(leavingChat())
 		case err != nil && hungUp(r, err):
 			return err
 		case err != nil:
-			return begun(orLost(ctx, err))
+			return begun(err)
 		case c.Ended != nil:
 			writeJSON(w, http.StatusOK, answer(text.String()))
-			return nil
 		}
 	}
-	return nil // the client has gone
+	return nil // where nothing is written the client has gone
+}
+
+// listens reports whether a client that is told an error may still be there.
+func listens(r *http.Request) bool { return r.Context().Err() == nil || lost(r.Context()) != nil }
+
+// openEvents makes the answer a stream of events.
+func openEvents(w http.ResponseWriter, out *eventWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	out.start(": open\n\n")
+}
+
+// sendEvent sends a value as the data of an event.
+func (e *eventWriter) sendEvent(name string, v any) {
+	if b, err := json.Marshal(v); err == nil { // numbers and strings: it does not fail
+		e.event(name, "", b)
+	}
 }
 
 // streamChat sends chunks as the text grows. A HALT ends the stream with an error
 // object, never with a normal stop; an error is one from before the answer began.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, usage bool) (begun bool, err error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.leaving, cancel)()
+func (s *Server) streamChat(ctx context.Context, cancel func(), w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, usage bool) (begun bool, err error) {
 	out := newEventWriter(w, cancel)
 	defer out.stop()
-	send := func(v any) {
-		if b, err := json.Marshal(v); err == nil { // numbers and strings: it does not fail
-			out.event("", "", b)
-		}
-	}
 	empty := ""
 	first := c.chunk(chatChoice{Delta: &chatText{Role: "assistant", Content: &empty}})
 	start := newLateStart(func() {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Accel-Buffering", "no")
-		out.start(": open\n\n")
-		send(first)
+		openEvents(w, out)
+		out.sendEvent("", first)
 	})
 	defer start.never()
-	for u, err := range run.Events(ctx) {
-		no := lost(ctx)
-		if no != nil {
-			err = no
-		}
-		var piece string
-		if err == nil {
-			piece, err = c.take(u)
-		}
+	for piece, err := range s.pieces(ctx, run, c, true) {
 		if piece != "" {
 			start.now()
-			send(c.chunk(chatChoice{Delta: &chatText{Content: &piece}}))
+			out.sendEvent("", c.chunk(chatChoice{Delta: &chatText{Content: &piece}}))
 		}
 		switch {
 		case err != nil:
-			p := problemOf(err)
-			if s.leaving.Err() != nil && no == nil && !p.halt {
-				p = leavingChat()
-				err = p
-			}
-			if begun = start.never(); !begun {
+			if !start.never() {
 				return false, err
 			}
-			if no != nil || r.Context().Err() == nil {
-				send(chatErrorOf(p))
+			if listens(r) {
+				out.sendEvent("", chatErrorOf(problemOf(err)))
 			}
 			return true, nil
 		case c.Ended != nil:
 			start.now()
 			reason := c.reason()
-			send(c.chunk(chatChoice{Delta: &chatText{}, Finish: &reason}))
+			out.sendEvent("", c.chunk(chatChoice{Delta: &chatText{}, Finish: &reason}))
 			if usage {
 				last := c.chunk()
 				last.Usage = c.used()
-				send(last)
+				out.sendEvent("", last)
 			}
 			out.event("", "", []byte("[DONE]"))
 			return true, nil
-		}
-		if out.failed() {
+		case out.failed():
 			return true, nil
 		}
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -111,47 +110,26 @@ func (c *chatReply) outcome() responses.Outcome {
 
 // streamResponse sends events as the text grows. A HALT ends the stream with response.failed.
 func (s *Server) streamResponse(ctx context.Context, cancel func(), w http.ResponseWriter, r *http.Request, run *stile.Run, c *chatReply, reply *responses.Reply) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
 	out := newEventWriter(w, cancel)
 	defer out.stop()
 	send := func(events []responses.Event) {
 		for _, e := range events {
-			if b, err := json.Marshal(e.Data); err == nil { // numbers and strings: it does not fail
-				out.event(e.Type, "", b)
-			}
+			out.sendEvent(e.Type, e.Data)
 		}
 	}
-	out.start(": open\n\n")
+	openEvents(w, out)
 	send(reply.Begin())
-	for u, err := range run.Events(ctx) {
-		no := lost(ctx)
-		if no != nil {
-			err = no
-		}
-		var piece string
-		if err == nil {
-			piece, err = c.take(u)
-		}
+	for piece, err := range s.pieces(ctx, run, c, true) {
 		if piece != "" {
 			send(reply.Grow(piece))
 		}
 		switch {
-		case err != nil:
-			p := problemOf(err)
-			if s.leaving.Err() != nil && no == nil && !p.halt {
-				p = leavingChat()
-			}
-			if no != nil || r.Context().Err() == nil {
-				e := chatErrorOf(p).Error
-				send(reply.Fail(e.Code, e.Type, e.Message))
-			}
-			return
-		case c.Ended != nil:
+		case err != nil && listens(r):
+			e := chatErrorOf(problemOf(err)).Error
+			send(reply.Fail(e.Code, e.Type, e.Message))
+		case err == nil && c.Ended != nil:
 			send(reply.End(c.outcome()))
-			return
-		}
-		if out.failed() {
+		case out.failed():
 			return
 		}
 	}
