@@ -20,6 +20,7 @@
 #   make notice  write NOTICE, the licences of what is linked; make notice-check compares
 #   make sbom    build the command as it is released, with its bill of materials beside it
 #   make release  build both commands for every system, with checksums (SYSTEMS, RELEASE)
+#   make image   the steps of deploy/Dockerfile, and the image where containers can be built
 #   make weigh   compare the sizes of both commands with their bounds, and print what they are made of
 #   make vulncheck  ask whether a known vulnerability is reached, where the database is
 #   make outdated   which modules of docs/dependencies.md have a newer version
@@ -82,7 +83,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -149,6 +150,7 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./internal/neuroscript ./parse/... ./crypto/... ./journal/... ./internal/turn ./feeds ./tools/catalog ./tools/workspace
 
 long: clients
+	$(MAKE) image IMAGETAGS=lite BUILDFLAGS=
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
@@ -255,6 +257,15 @@ weigh:
 	$(PLAIN) build $(BUILDFLAGS) -tags $(RELEASETAGS),lite $(RELEASELD) -o $$tmp/stile-lite ./cmd/stile; \
 	unset GOOS GOARCH; $(PLAIN) build -o $$tmp/weigh ./docs/internal/weigh; \
 	$$tmp/weigh -max $(FULLMAX) $$tmp/stile; echo; $$tmp/weigh -max $(LITEMAX) -rows 10 $$tmp/stile-lite
+
+# The steps of deploy/Dockerfile, and the image itself where containers can be built.
+IMAGETAGS ?= grpcnotrace
+image:
+	@set -e; out="$$(mktemp -d)"; trap 'chmod -R u+w "$$out"; rm -rf "$$out"' EXIT; \
+	TAGS=$(IMAGETAGS) BUILDFLAGS="$(BUILDFLAGS)" deploy/image.sh "$$out/image"; \
+	"$$out/image/bin/stile" version; grep -q CERTIFICATE "$$out/image/etc/ssl/certs/ca-certificates.crt"; \
+	if docker info >/dev/null 2>&1; then docker build -f deploy/Dockerfile -t stile . && docker run --rm stile version; \
+	else echo "image: no daemon of containers here, so the steps of deploy/Dockerfile ran as the script that it runs"; fi
 
 sbom:
 	@mkdir -p $(RELEASE)

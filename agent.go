@@ -2,7 +2,9 @@ package stile
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/seed14be6753/stile/internal/compiled"
@@ -92,6 +94,7 @@ type Agent struct {
 	Around func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 
 	files []string // from which it was loaded
+	mark  []byte   // digest of what they said, definitions that were imported included
 }
 
 // History is a prompt that is about to be sent: the first message may be the system
@@ -109,7 +112,19 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loaded(d), nil
+	a := loaded(d)
+	h := sha256.New()
+	a.digest(h)
+	a.mark = h.Sum(nil)
+	return a, nil
+}
+
+// digest writes what an agent and its children were read as. The recursion is as deep as agents nest.
+func (a *Agent) digest(w io.Writer) {
+	_, _ = w.Write(a.Manifest.Canonical())
+	for _, child := range a.Agents {
+		child.digest(w)
+	}
 }
 
 // loaded makes an Agent of a definition that was read from files, with its children.

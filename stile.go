@@ -41,6 +41,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -188,6 +189,9 @@ type Runtime struct {
 	book     *budget.Book    // of Config.Spending; nil without
 	held     compiler.Holder // folders and databases that agents hold open
 
+	reloading sync.Mutex               // held by Reload
+	offered   atomic.Pointer[[]*Agent] // of the configuration
+
 	closing sync.Once
 	done    chan struct{} // closed when Close has done everything
 	closed  error
@@ -209,6 +213,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "unproved", Detail: "want refuse, strict or go_on"}
 	}
 	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{}), leave: func() error { return nil }}
+	rt.offered.Store(&rt.cfg.Agents)
 	var opened []func() error // closed in reverse order when a later step fails
 	defer func() {
 		if err != nil {
@@ -251,10 +256,8 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	children := &delegate.Runner{Store: rt.store, Spend: rt.spend}
 	rt.learner = learn.New(rt.store, rt.metrics, rt.log, cfg.Now)
 	rt.agents = compiler.NewDirectory(rt.compileFor(children))
-	for _, a := range cfg.Agents {
-		if err := rt.agents.Configure(ctx, a, a.definition(lineage{})); err != nil {
-			return nil, err
-		}
+	if err := rt.configure(ctx, cfg.Agents); err != nil {
+		return nil, err
 	}
 	if !alone && len(cfg.Agents) > 0 && !cfg.Boot.Off {
 		rt.log.Warn("another runtime works on this journal: sessions that are open in it are left alone")
@@ -289,6 +292,7 @@ func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
 	env.Sessions, env.Profiles, env.ModelCalled = children, rt.learner, rt.metrics.ModelCalled
 	env.Folders = &rt.folders
+	env.Neighbours = rt.neighbours
 	if !rt.cfg.InMemory {
 		env.Caches = filepath.Join(rt.cfg.Dir, "caches")
 	}

@@ -19,10 +19,11 @@ const DefaultMaxRuns = 4096
 
 // limitsOf are those of a tenant.
 func (s *Server) limitsOf(tenant string) Limits {
-	if l, ok := s.cfg.TenantLimits[tenant]; ok {
+	o := s.offer.Load()
+	if l, ok := o.TenantLimits[tenant]; ok {
 		return l
 	}
-	return s.cfg.Limits
+	return o.Limits
 }
 
 // Reasons of refusals for load. They are ERR_BUSY, but for what is used up by the day,

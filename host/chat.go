@@ -326,7 +326,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		c.run, err = s.submitNow(ctx, ses, s.agents[q.Model].Manifest.Loop.Busy, q.Messages[len(q.Messages)-1].Content.text, opts...)
+		c.run, err = s.submitNow(ctx, ses, s.busyOf(q.Model), q.Messages[len(q.Messages)-1].Content.text, opts...)
 		c.name = "chatcmpl-" + ses.Incarnation().String()
 		return err
 	})

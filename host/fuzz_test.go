@@ -111,7 +111,8 @@ func FuzzName(f *testing.F) {
 	for _, s := range []string{"localhost", "LOCALHOST.:80", "127.0.0.1:8471", "[::1]:80", "[::1", "::1", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1", "127.1", "", ":", "[localhost]", "stile.example", "stile.example.evil", "[::ffff:127.0.0.1]", "[fe80::1%lo]:1", "192.0.2.1"} {
 		f.Add(s)
 	}
-	closed := &Server{hosts: map[string]bool{"stile.example": true}}
+	closed := &Server{}
+	closed.offer.Store(&offer{hosts: map[string]bool{"stile.example": true}})
 	f.Fuzz(func(t *testing.T, name string) {
 		if !closed.mine(name) {
 			return

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -24,7 +23,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, pattern := newTimed(w, r), ""
 		w = out
-		defer s.answered(r, &pattern, out, time.Now())
+		defer s.answered(r, &pattern, out)
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -100,7 +99,7 @@ func wholePath(path string) bool {
 // can resolve to one, and a browser sends no token by itself.
 func (s *Server) mine(host string) bool {
 	name := nameOf(host)
-	if name == "localhost" || s.hosts[name] {
+	if name == "localhost" || s.offer.Load().hosts[name] {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)
@@ -117,7 +116,7 @@ func (s *Server) friendly(r *http.Request) bool {
 		return false
 	case len(origins) == 1:
 		origin := strings.ToLower(origins[0])
-		return s.origins[origin] || origin == ownOrigin(r)
+		return s.offer.Load().origins[origin] || origin == ownOrigin(r)
 	case len(sites) == 1:
 		return sites[0] == "same-origin" || sites[0] == "none"
 	}

@@ -98,6 +98,9 @@ type Config struct {
 	// WrongTokens is how many wrong tokens an address may show in ten seconds before their
 	// answers wait; 0 is DefaultWrongTokens. Behind a proxy all callers have one address.
 	WrongTokens int
+	// Reload reads the settings of the program again and calls Server.Reload, for POST /v1/reload; it
+	// returns what has changed. nil refuses such requests.
+	Reload func(context.Context) (changes []string, err error)
 	// Version is what the host says of itself.
 	Version string
 	// Log gets what operators want to know; nil is silent.
@@ -109,9 +112,8 @@ type Server struct {
 	cfg     Config
 	rt      *stile.Runtime
 	log     *zap.Logger
-	agents  map[string]*stile.Agent
-	hosts   map[string]bool
-	origins map[string]bool
+	access  *zap.Logger
+	offer   atomic.Pointer[offer]
 	handler http.Handler
 	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
 	api     huma.API
@@ -119,7 +121,8 @@ type Server struct {
 	names   map[string]string // of operations, by pattern of the mux
 	maxRuns int
 
-	rotating sync.Mutex // held by rotateKeys
+	rotating  sync.Mutex // held by rotateKeys
+	reloading sync.Mutex // held by Reload
 
 	auditing   sync.Mutex
 	ledger     *ledger      // nil where no audit log is kept
@@ -147,8 +150,7 @@ var errLeaving = errors.New("host: the host is stopping")
 // a manifest that the runtime cannot run, a setting that cannot be meant.
 func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
-		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
-		hosts: map[string]bool{}, origins: map[string]bool{}, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
+		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
 		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
@@ -157,6 +159,11 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	offered, err := newOffer(Offer{Agents: cfg.Agents, MayUse: cfg.MayUse, Limits: cfg.Limits, TenantLimits: cfg.TenantLimits, Hosts: cfg.Hosts, Origins: cfg.Origins})
+	if err != nil {
+		return nil, err
+	}
+	s.offer.Store(offered)
 	if cfg.Access != nil && !cfg.Runtime.Shared() {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "access", Detail: "the runtime of a host that tells callers apart is made with Config.Shared, so that they share no folder by accident"}
 	}
@@ -169,29 +176,8 @@ func New(cfg Config) (_ *Server, err error) {
 	if s.log == nil {
 		s.log = zap.NewNop()
 	}
-	for _, a := range cfg.Agents {
-		name := ""
-		if a.Manifest != nil {
-			name = a.Manifest.Name
-		}
-		switch {
-		case name == "":
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "an agent that is offered needs a name in its manifest"}
-		case s.agents[name] != nil:
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
-		}
-		s.agents[name] = a
-	}
-	if err := s.checkUse(); err != nil {
-		return nil, err
-	}
-	for _, h := range cfg.Hosts {
-		s.hosts[strings.ToLower(strings.TrimSuffix(h, "."))] = true
-	}
-	for _, o := range cfg.Origins {
-		s.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
-	}
 	s.rt.Observe(s.meter.observe)
+	s.access = accessLog(s.log)
 	mux := http.NewServeMux()
 	s.routes(mux)
 	s.handler = s.guard(mux)
@@ -348,6 +334,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.toolRoutes(mux)
 	s.require(public, page.Register(mux)...)
 	s.usageRoutes()
+	s.reloadRoutes()
 	s.tokenRoutes()
 	s.lifecycleRoutes()
 	s.describeRest()
@@ -482,8 +469,9 @@ func (s *Server) agentRoutes() {
 	route(s, get("list-agents", "/v1/agents", "The agents that new sessions may have", "agents"), func(ctx context.Context, _ *struct{}) (*answered[agentList], error) {
 		var out answered[agentList]
 		out.Body.Agents = []agentView{}
+		offered := s.offer.Load().agents
 		for _, name := range s.offers(s.principal(ctx).tenant) {
-			m := s.agents[name].Manifest
+			m := offered[name].Manifest
 			out.Body.Agents = append(out.Body.Agents, agentView{Name: name, Dialect: m.Dialect, Summary: m.Summary})
 		}
 		return &out, nil

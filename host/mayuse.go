@@ -17,10 +17,10 @@ const everyone = "*"
 
 // checkUse finds names of agents that there are none of: a restriction that is misspelt
 // would keep out, or let in, others than it says.
-func (s *Server) checkUse() error {
-	for tenant, agents := range s.cfg.MayUse {
+func (o *offer) checkUse() error {
+	for tenant, agents := range o.MayUse {
 		for _, name := range agents {
-			if name != everyone && s.agents[name] == nil {
+			if name != everyone && o.agents[name] == nil {
 				return &messages.Error{Code: messages.ErrConfig, Field: "may_use." + tenant, Detail: "no agent named " + name + " is offered"}
 			}
 		}
@@ -30,29 +30,41 @@ func (s *Server) checkUse() error {
 
 // may reports whether a tenant may use an agent. Once something is said of agents, a
 // tenant that is not named, and that "*" does not stand for, has none.
-func (s *Server) may(tenant, agent string) bool {
-	if s.cfg.MayUse == nil {
+func (s *Server) may(tenant, agent string) bool { return s.offer.Load().may(tenant, agent) }
+
+func (o *offer) may(tenant, agent string) bool {
+	if o.MayUse == nil {
 		return true
 	}
-	names, ok := s.cfg.MayUse[tenant]
+	names, ok := o.MayUse[tenant]
 	if !ok {
-		names = s.cfg.MayUse[everyone]
+		names = o.MayUse[everyone]
 	}
 	return slices.Contains(names, everyone) || slices.Contains(names, agent)
 }
 
 // offered is the agent of a name, for the caller; nil when there is none.
 func (s *Server) offered(ctx context.Context, name string) *stile.Agent {
-	if !s.may(s.principal(ctx).tenant, name) {
+	o := s.offer.Load()
+	if !o.may(s.principal(ctx).tenant, name) {
 		return nil
 	}
-	return s.agents[name]
+	return o.agents[name]
+}
+
+// busyOf is the busy policy of an agent; "" of one that is not offered any more.
+func (s *Server) busyOf(name string) messages.Policy {
+	if a := s.offer.Load().agents[name]; a != nil {
+		return a.Manifest.Loop.Busy
+	}
+	return ""
 }
 
 // offers lists the names of agents that a tenant may use, in order.
 func (s *Server) offers(tenant string) (names []string) {
-	for name := range s.agents {
-		if s.may(tenant, name) {
+	o := s.offer.Load()
+	for name := range o.agents {
+		if o.may(tenant, name) {
 			names = append(names, name)
 		}
 	}
@@ -63,7 +75,7 @@ func (s *Server) offers(tenant string) (names []string) {
 // usable refuses a session whose agent the tenant may not use, as one that is not there. An
 // agent that the host does not offer is one that others run, and their callers see it.
 func (s *Server) usable(sid, agent string) error {
-	if s.agents[agent] != nil && !s.may(tenantOf(sid), agent) {
+	if o := s.offer.Load(); o.agents[agent] != nil && !o.may(tenantOf(sid), agent) {
 		return &messages.Error{Code: messages.ErrNotFound, Reason: access.ReasonNotFound, Field: "session", Detail: "no session " + sid}
 	}
 	return nil
@@ -71,7 +83,7 @@ func (s *Server) usable(sid, agent string) error {
 
 // reachable refuses a session that is there and not usable, for what needs no agent of it.
 func (s *Server) reachable(ctx context.Context, sid string) error {
-	if s.cfg.MayUse == nil {
+	if s.offer.Load().MayUse == nil {
 		return nil
 	}
 	ses, err := s.rt.Find(ctx, sid)

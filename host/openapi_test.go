@@ -78,7 +78,7 @@ func TestDescription(t *testing.T) {
 		}
 	}
 	want := []string{
-		"GET /v1/agents", "GET /v1/keys", "POST /v1/keys/rotate", "GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals",
+		"GET /v1/agents", "GET /v1/keys", "POST /v1/keys/rotate", "POST /v1/reload", "GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals",
 		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/turns/{turn}/prompt", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs", "PATCH /v1/sessions/{id}", "GET /v1/sessions/{id}/runs/{run}",
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",

@@ -207,7 +207,7 @@ func isHeaderList(s string) bool {
 // says so in answers to it.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) (answered bool) {
 	origin := r.Header.Get("Origin")
-	if origin == "" || !s.origins[strings.ToLower(origin)] {
+	if origin == "" || !s.offer.Load().origins[strings.ToLower(origin)] {
 		return false
 	}
 	h := w.Header()

@@ -104,7 +104,7 @@ func (s *Server) promptRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			all, err := s.rt.Archive().Prompts(ctx, ses.Incarnation(), s.agents[ses.AgentName()], turn)
+			all, err := s.rt.Archive().Prompts(ctx, ses.Incarnation(), s.offer.Load().agents[ses.AgentName()], turn)
 			if err != nil {
 				return nil, err
 			}

@@ -16,6 +16,7 @@ type timed struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
 	until  time.Time
+	begun  time.Time
 	status int // that was written; 0 before
 	// eager reports whether the deadline ends the answer when it passes, also while nothing
 	// is written: so it is with HTTP/2.
@@ -23,7 +24,7 @@ type timed struct {
 }
 
 func newTimed(w http.ResponseWriter, r *http.Request) *timed {
-	return &timed{ResponseWriter: w, ctl: http.NewResponseController(w), eager: r.ProtoMajor > 1}
+	return &timed{begun: time.Now(), ResponseWriter: w, ctl: http.NewResponseController(w), eager: r.ProtoMajor > 1}
 }
 
 // move gives the next write its time. To move the deadline costs more than to make the

@@ -28,12 +28,7 @@ import (
 const reasonTools = "MCP_SESSIONS"
 
 func (s *Server) toolRoutes(mux *http.ServeMux) {
-	var agents []mcp.Agent
-	for name, a := range s.agents {
-		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary})
-	}
-	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
-	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
+	door := mcp.New(mcp.Config{Agents: s.toolAgents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
 		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, May: func(agent string) bool { return s.may(p.tenant, agent) }, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			ctx, cancel := asked(ctx, r, p)
@@ -71,6 +66,16 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 			door.ServeHTTP(w, r)
 		})
 	}
+}
+
+// toolAgents are the agents that a new session of the protocol has as tools, in the order of their
+// names.
+func (s *Server) toolAgents() (agents []mcp.Agent) {
+	for name, a := range s.offer.Load().agents {
+		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary})
+	}
+	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
+	return agents
 }
 
 // mcpOperation begins the names of what the audit log has of this door: the method of the

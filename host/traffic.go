@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // unrouted is the route of what is no operation of this host.
@@ -17,7 +20,7 @@ var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.Me
 
 // answered counts a request that is over. A stream takes as long as its session, so its time is
 // not among those of requests. A connection that was taken over, as for a WebSocket, has no status.
-func (s *Server) answered(r *http.Request, pattern *string, out *timed, begin time.Time) {
+func (s *Server) answered(r *http.Request, pattern *string, out *timed) {
 	method := r.Method
 	if !slices.Contains(methods, method) {
 		method = "other"
@@ -29,6 +32,7 @@ func (s *Server) answered(r *http.Request, pattern *string, out *timed, begin ti
 		}
 	}
 	status := cmp.Or(out.status, http.StatusOK)
+	s.tell(r, method, route, status, out)
 	m := s.rt.Metrics()
 	switch streamed := strings.HasPrefix(out.Header().Get("Content-Type"), "text/event-stream"); {
 	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && out.status == 0:
@@ -36,7 +40,34 @@ func (s *Server) answered(r *http.Request, pattern *string, out *timed, begin ti
 	case streamed:
 		m.Request(method, route, status, -1)
 	default:
-		m.Request(method, route, status, time.Since(begin))
+		m.Request(method, route, status, time.Since(out.begun))
+	}
+}
+
+// Of the lines of one kind in a second the first are logged, and then one in so many.
+const (
+	accessFirst = 20
+	accessThen  = 100
+)
+
+// accessLog is the log of requests: a sample of them.
+func accessLog(log *zap.Logger) *zap.Logger {
+	return log.Named("access").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, accessFirst, accessThen)
+	}))
+}
+
+// probes are asked every few seconds by machines, and tell nobody anything.
+var probes = []string{"/healthz", "/readyz", "/metrics"}
+
+// tell logs a request that is over. Its path is not told: it holds ids that clients choose.
+func (s *Server) tell(r *http.Request, method, route string, status int, out *timed) {
+	if slices.Contains(probes, route) && status < http.StatusBadRequest {
+		return
+	}
+	if e := s.access.Check(zapcore.InfoLevel, "request"); e != nil {
+		e.Write(zap.String("method", method), zap.String("route", route), zap.Int("status", status), zap.Duration("took", time.Since(out.begun)),
+			zap.String("request", out.Header().Get("X-Request-Id")), zap.String("peer", r.RemoteAddr))
 	}
 }
 

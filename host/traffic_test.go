@@ -1,13 +1,19 @@
 package host_test
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // Requests are counted by operation and status, refusals by what refuses; the time of a stream is
@@ -57,6 +63,38 @@ func TestRequestsAreCounted(t *testing.T) {
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "stile_http") && !strings.Contains(line, "bucket") {
 				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// Requests are logged by operation, a sample of them under load, without what clients choose; probes
+// are not.
+func TestRequestsAreLogged(t *testing.T) {
+	core, lines := observer.New(zapcore.InfoLevel)
+	d := serve(t, host.Config{Log: zap.New(core)}, agentOf("echo", speaks([]string{"hello"}, always())))
+	d.session("secret-id", "echo")
+	d.ask("GET", "/healthz", "")
+	d.refused(422, messages.ErrInvalid, "GET", "/v1/sessions/other-id?limit=secret", "")
+	const n = 400
+	for range n {
+		d.call(200, nil, "GET", "/v1/sessions/secret-id", "")
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	all := lines.FilterMessage("request").All()
+	if len(all) < 20 || len(all) > n*9/10 {
+		t.Errorf("%d lines for %d requests", len(all), n)
+	}
+	first := all[0].ContextMap()
+	if first["route"] != "create-session" || first["method"] != "POST" || first["status"] != int64(201) || first["request"] == "" {
+		t.Errorf("%v", first)
+	}
+	for _, l := range all {
+		for k, v := range l.ContextMap() {
+			if text := fmt.Sprint(v); strings.Contains(text, "secret") || strings.Contains(text, "other-id") || text == "/healthz" {
+				t.Errorf("%s is %s", k, text)
 			}
 		}
 	}

@@ -143,7 +143,8 @@ func TestSigterm(t *testing.T) {
 	if b, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(b), `"decision":"DONE"`) {
 		t.Errorf("the next start: %s, %v", b, err)
 	}
-	p.signal(syscall.SIGHUP) // a terminal that goes away is no crash
+	p.signal(syscall.SIGHUP) // without a terminal it is no end
+	p.end()
 	if got := p.status(); got != 0 {
 		t.Errorf("status %d", got)
 	}

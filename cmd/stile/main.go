@@ -17,7 +17,7 @@ func main() {
 	ctx, hold := signals()
 	os.Exit(execute(ctx, os.Args[1:], console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, environ: os.Environ,
-		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()), interrupts: hold,
+		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()), interrupts: hold.interrupts, reloads: hold.reloads,
 		size: func() (columns, rows int) {
 			columns, rows, _ = term.GetSize(int(os.Stdout.Fd()))
 			return columns, rows
@@ -25,9 +25,14 @@ func main() {
 	}))
 }
 
+// held has signals come over a channel instead of ending the process, until they are released.
+type held struct {
+	interrupts, reloads func() (came <-chan struct{}, release func())
+}
+
 // signals gives a context that the first signal ends; after it the second one ends the process
-// at once. While an interrupt is held it ends neither, and comes over the channel.
-func signals() (ctx context.Context, hold func() (interrupts <-chan struct{}, release func())) {
+// at once. A signal that is held ends neither.
+func signals() (ctx context.Context, hold held) {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		ends = append(ends, syscall.SIGHUP)
@@ -35,10 +40,14 @@ func signals() (ctx context.Context, hold func() (interrupts <-chan struct{}, re
 	ctx, cancel := context.WithCancel(context.Background())
 	came := make(chan os.Signal, 8)
 	signal.Notify(came, ends...)
-	var held atomic.Pointer[chan struct{}]
+	var interrupts, reloads atomic.Pointer[chan struct{}]
 	go func() {
 		for s := range came {
-			if to := held.Load(); to != nil && s == os.Interrupt {
+			to := interrupts.Load()
+			if s == syscall.SIGHUP {
+				to = reloads.Load()
+			}
+			if to != nil && s != syscall.SIGTERM {
 				select {
 				case *to <- struct{}{}:
 				default: // two that were not taken are enough
@@ -50,11 +59,14 @@ func signals() (ctx context.Context, hold func() (interrupts <-chan struct{}, re
 			return
 		}
 	}()
-	return ctx, func() (<-chan struct{}, func()) {
-		to := make(chan struct{}, 2)
-		held.Store(&to)
-		return to, func() { held.CompareAndSwap(&to, nil) }
+	holding := func(at *atomic.Pointer[chan struct{}]) func() (<-chan struct{}, func()) {
+		return func() (<-chan struct{}, func()) {
+			to := make(chan struct{}, 2)
+			at.Store(&to)
+			return to, func() { at.CompareAndSwap(&to, nil) }
+		}
 	}
+	return ctx, held{holding(&interrupts), holding(&reloads)}
 }
 
 // console is the world as a command sees it.
@@ -68,6 +80,8 @@ type console struct {
 	// interrupts has interrupts come over a channel, and not end the command, until release is
 	// called; nil where none come.
 	interrupts func() (came <-chan struct{}, release func())
+	// reloads is the same of SIGHUP.
+	reloads func() (came <-chan struct{}, release func())
 	// size is that of the terminal that out is, 0 where it is not known; nil has nothing
 	// drawn in place.
 	size func() (columns, rows int)

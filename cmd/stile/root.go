@@ -33,6 +33,7 @@ type app struct {
 	auditLog       io.Writer       // of the settings, where they are read: the audit log of a host of the directory; nil without one
 	auditPath      string          // its name
 	flagged        func(*settings) // takes what flags say, where a command has those of a host; nil elsewhere
+	settingsPath   string          // of the file of settings that was read; "" without one
 	demo           bool            // the host serves the command's own agent
 
 	// ask asks a person at the terminal; nil is typed.
@@ -67,7 +68,7 @@ journaled, signed, verifiable and replayable.
 		return err
 	}
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
-		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.benchCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
+		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.healthCommand(), a.benchCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }
 

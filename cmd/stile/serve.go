@@ -45,7 +45,9 @@ can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed cert
 up by itself; without, put a proxy in front that does. Requests that name another host,
 or come from pages of another origin, are refused; --host and --origin allow more.
 
-An interrupt, SIGTERM or SIGHUP ends it: no new work is taken, turns in flight have --grace to
+SIGHUP, or POST /v1/reload, has it read its settings again: agents, limits, tenants, may_use,
+hosts and origins are taken up as a whole, or with a mistake not at all. On a terminal SIGHUP
+ends it, as an interrupt and SIGTERM do: no new work is taken, turns in flight have --grace to
 end, streams are told, and the journal is closed last. Turns that did not end go on at
 the next start; then the exit status is 8.`,
 		Example: `  stile serve --demo
@@ -60,12 +62,16 @@ the next start; then the exit status is 8.`,
 	take := a.hostFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.ran, a.flagged = true, take
-		s, err := a.loadSettings(*config)
+		read := func() (settings, error) {
+			s, err := a.loadSettings(*config)
+			if err == nil && len(args) > 0 {
+				s.Agents = args
+			}
+			return s, err
+		}
+		s, err := read()
 		if err != nil {
 			return err
-		}
-		if len(args) > 0 {
-			s.Agents = args
 		}
 		if demo {
 			if len(args) > 0 {
@@ -76,8 +82,10 @@ the next start; then the exit status is 8.`,
 				return err
 			}
 			defer undo()
+			shown := s
+			read = func() (settings, error) { return shown, nil }
 		}
-		return a.serve(cmd.Context(), &s)
+		return a.serve(cmd.Context(), &s, read)
 	}
 	return cmd
 }
@@ -133,15 +141,13 @@ const (
 
 // doorOf is what the settings make of the door.
 func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
+	o := s.offer()
 	door := host.Config{
-		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{}, MayUse: s.MayUse,
+		Hosts: o.Hosts, Origins: o.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: o.Limits, TenantLimits: o.TenantLimits, MayUse: o.MayUse,
 		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, WrongTokens: s.WrongTokens, Retention: s.Retention, ChatRetention: s.ChatRetention, ChatSessions: s.ChatSessions, ChatUserSession: s.ChatUser == chatSession,
 	}
 	if door.ChatRetention == 0 {
 		door.ChatRetention = -1
-	}
-	for name, t := range s.Tenants {
-		door.TenantLimits[name] = t.Limits.host()
 	}
 	door.Audit, _ = a.auditOf(s)
 	if !s.Memory {
@@ -178,7 +184,55 @@ func (a *app) auditOf(s *settings) (io.Writer, string) {
 	return host.AuditFile(path), path
 }
 
-func (a *app) serve(ctx context.Context, s *settings) error {
+// tellStart logs what serves, and with what.
+func (a *app) tellStart(log *zap.Logger, s *settings, address string, tells bool, agents []*stile.Agent) {
+	v := versionOf(debug.ReadBuildInfo())
+	var names []string
+	for _, agent := range agents {
+		names = append(names, agent.Manifest.Name)
+	}
+	where := "SQLite in " + s.Dir
+	switch {
+	case s.Memory:
+		where = "memory"
+	case s.Journal != "":
+		where = "shared" // its address may hold a password
+	}
+	log.Info("serving",
+		zap.String("version", v.Version), zap.String("revision", v.Revision), zap.String("go", v.Go), zap.String("address", address), zap.Strings("agents", names),
+		zap.String("journal", where), zap.Bool("callers_show_tokens", tells), zap.String("settings", cmp.Or(a.settingsPath, "flags, environment and defaults")))
+}
+
+// watched tells the service manager that the host serves, lives, and stops when ctx ends.
+func (a *app) watched(ctx context.Context, manager *notifier, s *settings, address string) (end func()) {
+	manager.tell("READY=1", "STATUS=serving on "+address)
+	stopping := context.AfterFunc(ctx, func() { manager.tell("STOPPING=1", "STATUS=turns in flight end") })
+	looks, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it lives also while it stops
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		manager.watch(looks, watchdogEvery(a.env, os.Getpid()), func(look context.Context) error {
+			if ctx.Err() == nil && !a.answers(look, schemeOf(s), address) { // it does not listen while it stops
+				return errors.New("no answer of /healthz")
+			}
+			return nil
+		})
+	})
+	return func() {
+		stopping()
+		cancel()
+		watch.Wait()
+	}
+}
+
+// turnsLeft is how many turns were in flight when the serving ended.
+func turnsLeft(err error) int64 {
+	if left := (*host.LeftError)(nil); errors.As(err, &left) {
+		return left.Turns
+	}
+	return 0
+}
+
+func (a *app) serve(ctx context.Context, s *settings, read func() (settings, error)) error {
 	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved, a.programUser = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved, s.ProgramUser
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
@@ -195,15 +249,9 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		return err
 	}
 	cfg.Shared = who != nil
-	for _, path := range s.Agents {
-		agent, err := stile.LoadAgent(path)
-		if err != nil {
-			return err
-		}
-		if err := stile.Check(agent, cfg); err != nil {
-			return err
-		}
-		cfg.Agents = append(cfg.Agents, agent)
+	checked := cfg
+	if cfg.Agents, err = agentsOf(s, checked); err != nil {
+		return err
 	}
 	door := a.doorOf(s, who)
 	if door.Certificate, err = certificateOf(s); err != nil {
@@ -247,10 +295,14 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
 		observe(rt)
 		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
+		again := &reloader{read: read, cfg: checked, log: cfg.Log.Named("settings"), now: *s}
+		door.Reload = again.reload
 		srv, err := host.New(door)
 		if err != nil {
 			return err
 		}
+		again.srv = srv
+		defer a.reload(ctx, again)()
 		if !s.Memory {
 			var listing sync.WaitGroup
 			lists, end := context.WithCancel(ctx)
@@ -262,9 +314,13 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		if _, err := fmt.Fprintf(a.out, "listening on %s\n%s", base, a.hint(base)); err != nil {
 			return err
 		}
+		a.tellStart(cfg.Log, s, base, who != nil, cfg.Agents)
+		manager := newNotifier(a.env, cfg.Log.Named("notify"))
+		defer a.watched(ctx, manager, s, l.Addr().String())()
 		err = srv.Serve(ctx, l, s.Grace)
-		if left := (*host.LeftError)(nil); errors.As(err, &left) {
-			cfg.Log.Warn("turns were left in flight, and go on at the next start", zap.Int64("turns", left.Turns))
+		cfg.Log.Info("stopped", zap.Int64("turns_left", turnsLeft(err)))
+		if n := turnsLeft(err); n > 0 {
+			cfg.Log.Warn("turns were left in flight, and go on at the next start", zap.Int64("turns", n))
 			return exitUnsettled
 		}
 		return err

@@ -17,10 +17,11 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	said, out := io.Pipe()
+	var log strings.Builder // read when the host has ended
 	status := make(chan int, 1)
 	go func() {
 		status <- execute(ctx, []string{"serve", "../../examples/plain/agent.yaml", "--listen", "127.0.0.1:0", "--dir", dir}, console{
-			in: strings.NewReader(""), out: out, err: io.Discard, env: func(string) string { return "" },
+			in: strings.NewReader(""), out: out, err: &log, env: func(string) string { return "" },
 		})
 		out.Close()
 	}()
@@ -51,6 +52,7 @@ func TestServe(t *testing.T) {
 	if got := <-status; got != 0 {
 		t.Errorf("status %d", got)
 	}
+	holds(t, log.String(), `"msg":"serving"`, `"address":"`+url+`"`, `"agents":["plain"]`, `"settings":"flags, environment and defaults"`, `"msg":"stopped","turns_left":0`)
 	must(t, "verify", "ada", "--dir", dir)
 }
 

@@ -48,6 +48,7 @@ type settings struct {
 	Hosts          []string            `yaml:"hosts" doc:"Further names under which requests may come."`
 	Origins        []string            `yaml:"origins" doc:"Origins whose pages may use the host."`
 	Auth           string              `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
+	Bootstrap      string              `yaml:"bootstrap_token_sha256" doc:"SHA-256, in hex, of a token of at least 32 bytes that you choose. Its bearer has all rights in tenant local: the first administrator of a host without tokens, who makes those of others over HTTP. Remove it then."`
 	OIDC           oidcSettings        `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
 	Limits         limitSettings       `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
 	Spending       spendingSettings    `yaml:"spending" doc:"What each user may use of models in a day, and each session in its life; 0 is no limit."`
@@ -219,7 +220,12 @@ func (a *app) loadSettings(path string) (settings, error) {
 	if err != nil && len(said) == 0 {
 		return s, err
 	}
-	a.own = append(a.own, path)
+	if err == nil && b != nil {
+		a.settingsPath = path
+	}
+	if !slices.Contains(a.own, path) { // it is read again by a reload
+		a.own = append(a.own, path)
+	}
 	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, said), s.check(said)); err == nil && a.flagged != nil {
 		a.flagged(&s)
 	}

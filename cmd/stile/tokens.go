@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +42,7 @@ func (a *app) tokens() (*access.Tokens, error) {
 func (a *app) access(s *settings) (access.Authenticator, error) {
 	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
 	none := errors.Is(err, fs.ErrNotExist)
-	var jwts access.Authenticator
+	var jwts access.Authenticator // and the bootstrap token
 	if s.OIDC.given() {
 		o := s.OIDC
 		if jwts, err = access.NewIssuer(access.Issuer{
@@ -49,16 +51,27 @@ func (a *app) access(s *settings) (access.Authenticator, error) {
 			return nil, messages.At(err, "oidc")
 		}
 	}
+	if s.Bootstrap != "" {
+		sum, err := hex.DecodeString(s.Bootstrap)
+		if err != nil || len(sum) != sha256.Size {
+			return nil, configError("bootstrap_token_sha256", "want 64 hex digits: printf %s TOKEN | sha256sum")
+		}
+		first := access.Bootstrap([sha256.Size]byte(sum))
+		if jwts != nil {
+			first = access.First(first, jwts)
+		}
+		jwts = first
+	}
 	switch {
 	case s.Auth == authNone && jwts != nil:
-		return nil, configError("auth", "none goes not together with oidc")
+		return nil, configError("auth", "none goes not together with oidc or a bootstrap token")
 	case s.Auth == authNone:
 		return nil, nil
 	case s.Auth == authTokens && none && jwts == nil:
 		return nil, configError("auth", "there are no tokens in "+a.dir+"; stile tokens create makes one")
 	case s.Auth != authTokens && s.Auth != authAuto:
 		return nil, configError("auth", "want auto, tokens or none")
-	case none:
+	case none && s.Bootstrap == "": // with it tokens are kept from the first on
 		return jwts, nil
 	}
 	toks, err := a.tokens()

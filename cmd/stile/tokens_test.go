@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,5 +57,42 @@ func TestTokens(t *testing.T) {
 	}
 	if a := stileDo(t, "serve", "../../examples/plain/agent.yaml", "--dir", dir); a.status != 2 || !strings.Contains(a.err, "tokens.json") {
 		t.Errorf("a damaged file: %+v", a)
+	}
+}
+
+// A host without tokens is set up over HTTP by the bearer of a token whose hash its settings have.
+func TestBootstrapToken(t *testing.T) {
+	const secret = "a-secret-that-the-operator-chose-0123"
+	dir := t.TempDir()
+	write(t, dir, "chat.jsonl", `{"chunks": [{"text": "hello"}]}`+"\n")
+	write(t, dir, "ada.yaml", "name: ada\ndialect: plain\nmodel: {provider: scripted, script: chat.jsonl}\n")
+	file := write(t, dir, "stile.yaml", "agents: [ada.yaml]\ndir: data\nlisten: 127.0.0.1:0\nauth: tokens\nbootstrap_token_sha256: "+fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))+"\n")
+	p := startProcess(t, "--config", file)
+	if status, text := ask(t, "GET", p.url+"/v1/agents", "", ""); status != 401 {
+		t.Errorf("without a token: %d %s", status, text)
+	}
+	status, text := ask(t, "POST", p.url+"/v1/tokens", secret, `{"scopes": ["read", "submit"], "user": "ann"}`)
+	var made struct{ ID, Secret, User, Tenant string }
+	if err := json.Unmarshal([]byte(text), &made); err != nil || status != 201 || made.Secret == "" || made.User != "ann" || made.Tenant != "local" {
+		t.Fatalf("%d %s, %v", status, text, err)
+	}
+	if status, text := ask(t, "GET", p.url+"/v1/agents", made.Secret, ""); status != 200 || !strings.Contains(text, "ada") {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := ask(t, "DELETE", p.url+"/v1/tokens/"+made.ID, secret, ""); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, _ := ask(t, "GET", p.url+"/v1/agents", made.Secret, ""); status != 401 {
+		t.Errorf("a revoked token: %d", status)
+	}
+	p.end()
+	if got := p.status(); got != 0 {
+		t.Errorf("status %d", got)
+	}
+	for _, c := range []struct{ line, want string }{{"bootstrap_token_sha256: abc", "64 hex digits"}, {"bootstrap_token_sha256: " + strings.Repeat("a", 64) + "\nauth: none", "goes not together"}} {
+		bad := write(t, dir, "bad.yaml", "agents: [ada.yaml]\nlisten: 127.0.0.1:0\nmemory: true\n"+c.line+"\n")
+		if a := stileDo(t, "serve", "--config", bad); a.status != 2 || !strings.Contains(a.err, c.want) {
+			t.Errorf("%s: status %d, %s", c.line, a.status, a.err)
+		}
 	}
 }

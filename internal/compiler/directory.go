@@ -2,7 +2,9 @@ package compiler
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -18,41 +20,79 @@ import (
 // compiled once, and again when one of its MCP servers offers other tools. It is safe for
 // concurrent use.
 type Directory struct {
-	env     *Env
-	byKey   sync.Map                   // the caller's key of a definition → *Agent
-	there   sync.Map                   // set of all compiled *Agent, children and keepers too
-	digests map[messages.Digest]*Agent // of the configuration
-	names   map[string]*Agent          // of the configuration
+	env   *Env
+	byKey sync.Map                      // the caller's key of a definition → *Agent
+	there sync.Map                      // set of all compiled *Agent, children and keepers too
+	own   atomic.Pointer[configuration] // replaced as a whole
 
 	mu    sync.Mutex
 	named map[messages.Digest]string // names in the journal's manifests
 }
 
-// NewDirectory returns an empty directory. It writes manifests in effect to the store of env.
-func NewDirectory(env *Env) *Directory {
-	return &Directory{env: env, digests: map[messages.Digest]*Agent{}, names: map[string]*Agent{}, named: map[messages.Digest]string{}}
+// configuration is the agents that a host was configured with.
+type configuration struct {
+	keys    []any
+	digests map[messages.Digest]*Agent
+	names   map[string]*Agent
 }
 
-// Configure compiles an agent of the configuration, whose sessions the host recovers at its
-// start. An agent whose MCP server cannot be reached, or does not offer what is pinned, is
-// compiled when it is opened: the host starts without it.
-func (d *Directory) Configure(ctx context.Context, key any, a *Definition) error {
-	c, err := d.Agent(ctx, key, a)
-	if mcp.Unreachable(err) || mcp.Differs(err) {
-		d.env.Log.Warn("sessions of an agent wait until it is opened", zap.Error(err))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if name := c.Name(); name != "" {
-		if d.names[name] != nil {
-			return &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
+// NewDirectory returns an empty directory. It writes manifests in effect to the store of env.
+func NewDirectory(env *Env) *Directory {
+	d := &Directory{env: env, named: map[messages.Digest]string{}}
+	d.own.Store(&configuration{})
+	return d
+}
+
+// Keyed is a definition with the caller's key of it.
+type Keyed struct {
+	Key        any
+	Definition *Definition
+}
+
+// Configure compiles the agents of the configuration, whose sessions the host recovers at its
+// start. They replace the agents of the configuration before as a whole: if one cannot be
+// compiled, all stay as they were. Sessions that are awake keep the agent that they have. An agent
+// whose MCP server cannot be reached, or does not offer what is pinned, is compiled when it is
+// opened: the host starts without it.
+func (d *Directory) Configure(ctx context.Context, all []Keyed) error {
+	before := d.own.Load()
+	next := &configuration{digests: map[messages.Digest]*Agent{}, names: map[string]*Agent{}}
+	var fresh []any
+	for _, a := range all {
+		if _, known := d.byKey.Load(a.Key); !known {
+			fresh = append(fresh, a.Key)
 		}
-		d.names[name] = c
+		c, err := d.Agent(ctx, a.Key, a.Definition)
+		if mcp.Unreachable(err) || mcp.Differs(err) {
+			d.env.Log.Warn("sessions of an agent wait until it is opened", zap.Error(err))
+			continue
+		}
+		if name := ""; err == nil {
+			if name = c.Name(); name != "" && next.names[name] != nil {
+				err = &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
+			} else if name != "" {
+				next.names[name] = c
+			}
+		}
+		if err != nil {
+			d.drop(fresh)
+			return err
+		}
+		next.keys = append(next.keys, a.Key)
+		next.digests[c.Digest()] = c
 	}
-	d.digests[c.Digest()] = c
+	d.own.Store(next)
+	d.drop(slices.DeleteFunc(slices.Clone(before.keys), func(k any) bool { return slices.Contains(next.keys, k) }))
 	return nil
+}
+
+// drop forgets compiled agents by the keys of their definitions.
+func (d *Directory) drop(keys []any) {
+	for _, k := range keys {
+		if v, ok := d.byKey.LoadAndDelete(k); ok {
+			v.(*Agent).walk(func(c *Agent) { d.there.Delete(c) })
+		}
+	}
 }
 
 // Ready returns the compiled agent of a key, or nil if it must be compiled, for the first time
@@ -173,7 +213,8 @@ func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) 
 	if err != nil {
 		return nil, err
 	}
-	if c := d.digests[digest]; c != nil {
+	own := d.own.Load()
+	if c := own.digests[digest]; c != nil {
 		return c, nil
 	}
 	if c := d.compiled(func(c *Agent) bool { return c.Digest() == digest }); c != nil {
@@ -183,7 +224,7 @@ func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) 
 	if err != nil || name == "" {
 		return nil, err
 	}
-	if c := d.names[name]; c != nil {
+	if c := own.names[name]; c != nil {
 		return c, nil
 	}
 	return d.compiled(func(c *Agent) bool { return c.Name() == name }), nil
@@ -192,10 +233,11 @@ func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) 
 // Known returns the agent of a manifest, or else of its name, or nil. It does not read the
 // journal: use Of to run the session.
 func (d *Directory) Known(digest messages.Digest, name string) *Agent {
-	if c := d.digests[digest]; c != nil {
+	own := d.own.Load()
+	if c := own.digests[digest]; c != nil {
 		return c
 	}
-	if c := d.names[name]; c != nil && name != "" {
+	if c := own.names[name]; c != nil && name != "" {
 		return c
 	}
 	return d.compiled(func(c *Agent) bool { return c.Digest() == digest || name != "" && c.Name() == name })

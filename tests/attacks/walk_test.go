@@ -38,6 +38,7 @@ var routes = map[string]route{
 	"GET /v1/agents":                              {scope: "read"},
 	"GET /v1/keys":                                {scope: public},
 	"POST /v1/keys/rotate":                        {scope: "admin"},
+	"POST /v1/reload":                             {scope: "admin"},
 	"GET /v1/sessions":                            {scope: "read", lists: true},
 	"POST /v1/sessions":                           {scope: "submit", body: `{"agent": "talker"}`},
 	"GET /v1/sessions/{id}":                       {scope: "read", names: "session"},

@@ -71,7 +71,7 @@ type Ask func(ctx context.Context, c Call) (Answer, error)
 
 // Config says what is offered.
 type Config struct {
-	Agents  []Agent
+	Agents  func() []Agent
 	Version string
 	// Caller identifies the caller of a request.
 	Caller func(*http.Request) Caller
@@ -263,7 +263,7 @@ const askExtra = "ask"
 
 func (d *Door) server(who Caller) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, &sdk.ServerOptions{GetSessionID: func() string { return d.newID(who.Key) }})
-	for _, a := range d.cfg.Agents {
+	for _, a := range d.cfg.Agents() {
 		if !who.May(a.Name) {
 			continue
 		}

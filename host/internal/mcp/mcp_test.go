@@ -31,7 +31,7 @@ type flooded struct {
 func newFlooded(t *testing.T) *flooded {
 	t.Helper()
 	f := &flooded{t: t, Door: New(Config{
-		Agents: []Agent{{Name: "echo"}}, Version: "1",
+		Agents: func() []Agent { return []Agent{{Name: "echo"}} }, Version: "1",
 		Caller: func(r *http.Request) Caller {
 			tenant, user := r.Header.Get("Tenant"), r.Header.Get("User")
 			return Caller{Key: tenant + ":" + user, Tenant: tenant, May: all, Ask: func(context.Context, Call) (Answer, error) { return Answer{}, nil }}

@@ -1,0 +1,188 @@
+package tests_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/VictoriaMetrics/metricsql"
+	"go.yaml.in/yaml/v3"
+)
+
+// ofOthers are metrics that stile does not export under its own name, but Go, the process and
+// Prometheus do.
+var ofOthers = []string{"up", "process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds", "go_memstats_heap_inuse_bytes", "go_goroutines"}
+
+// checkExpression holds an expression of PromQL to its grammar, and its metrics to those that are
+// documented, which TestDocsMetrics holds to those that are exported.
+func checkExpression(t *testing.T, where, expr string) {
+	t.Helper()
+	expr = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m").Replace(expr)
+	if _, err := metricsql.Parse(expr); err != nil {
+		t.Errorf("%s: %s: %v", where, expr, err)
+		return
+	}
+	table := rows(strings.Split(section(t, "docs/reference/metrics.md", "## Metrics"), "### Limits")[0])
+	bare := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expr, `""`)
+	for _, m := range regexp.MustCompile(`\b(stile|process|go)_[a-z_]+|\bup\b`).FindAllString(bare, -1) {
+		if slices.Contains(ofOthers, m) {
+			continue
+		}
+		name, bucket := strings.CutSuffix(m, "_bucket")
+		row := table[name]
+		if row == nil || bucket != (row[1] == "histogram") {
+			t.Errorf("%s: there is no metric %s", where, m)
+			continue
+		}
+		for _, l := range regexp.MustCompile(regexp.QuoteMeta(m)+`\{([^}]*)\}`).FindAllStringSubmatch(expr, -1) {
+			for _, label := range regexp.MustCompile(`([a-z_]+)\s*(?:=|!)`).FindAllStringSubmatch(regexp.MustCompile(`"[^"]*"`).ReplaceAllString(l[1], `""`), -1) {
+				if label[1] != "job" && !strings.Contains(row[2], "`"+label[1]+"`") {
+					t.Errorf("%s: %s has no label %s", where, m, label[1])
+				}
+			}
+		}
+	}
+}
+
+// Each alert has an expression that can be evaluated, and a row that says what to do.
+func TestAlerts(t *testing.T) {
+	var doc struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(read(t, "deploy/alerts.yaml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	told := rows(section(t, "docs/operating.md", "## Alerts"))
+	var there []string
+	for _, g := range doc.Groups {
+		for _, r := range g.Rules {
+			there = append(there, r.Alert)
+			checkExpression(t, r.Alert, r.Expr)
+			if s := r.Labels["severity"]; s != "page" && s != "ticket" || r.Annotations["summary"] == "" {
+				t.Errorf("%s: %v %v", r.Alert, r.Labels, r.Annotations)
+			}
+		}
+	}
+	same(t, "alert", keys(told), there)
+}
+
+func TestDashboard(t *testing.T) {
+	var doc struct {
+		Panels []struct {
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+		Annotations struct{ List []struct{ Expr string } }
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana.json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Panels) < 20 {
+		t.Errorf("%d panels", len(doc.Panels))
+	}
+	at := map[[2]int]string{}
+	for _, p := range doc.Panels {
+		if before := at[[2]int{p.GridPos.X, p.GridPos.Y}]; before != "" || len(p.Targets) == 0 {
+			t.Errorf("%s stands on %s, or is empty", p.Title, before)
+		}
+		at[[2]int{p.GridPos.X, p.GridPos.Y}] = p.Title
+		for _, target := range p.Targets {
+			checkExpression(t, p.Title, target.Expr)
+		}
+	}
+	for _, a := range doc.Annotations.List {
+		checkExpression(t, "an annotation", a.Expr)
+	}
+}
+
+// The expressions above are found wrong when they are.
+func TestExpressionsAreChecked(t *testing.T) {
+	for name, expr := range map[string]string{
+		"grammar": "sum(rate(stile_runs_total[5m])", "metric": "stile_runs_totals", "no bucket": "stile_turn_seconds", "bucket": "rate(stile_runs_total_bucket[5m])", "label": `stile_runs_total{tool="x"}`,
+	} {
+		inner := &testing.T{}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			checkExpression(inner, name, expr)
+		}()
+		<-done
+		if !inner.Failed() {
+			t.Errorf("%s: nothing is wrong with %s", name, expr)
+		}
+	}
+}
+
+// What the files to deploy with say is YAML, names settings that there are, and runs without rights.
+func TestDeployFiles(t *testing.T) {
+	settings := read(t, "docs/settings.md")
+	for _, file := range []string{"deploy/compose.yaml", "deploy/kubernetes.yaml", "deploy/Dockerfile", "deploy/stile.service"} {
+		text := read(t, file)
+		for _, name := range regexp.MustCompile(`\bSTILE_[A-Z0-9_]+`).FindAllString(text, -1) {
+			if name != "STILE_TOKEN" && !strings.Contains(settings, "`"+name+"`") {
+				t.Errorf("%s: there is no setting %s", file, name)
+			}
+		}
+		if strings.HasSuffix(file, ".yaml") {
+			for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+				var doc map[string]any
+				err := decoder.Decode(&doc)
+				if err != nil && err.Error() == "EOF" {
+					break
+				}
+				if err != nil || len(doc) == 0 {
+					t.Errorf("%s: %v", file, err)
+					break
+				}
+			}
+		}
+	}
+	for file, wants := range map[string][]string{
+		"deploy/Dockerfile":      {"FROM scratch", "USER 65532:65532", `HEALTHCHECK`, `"/bin/stile", "health"`, "deploy/image.sh"},
+		"deploy/kubernetes.yaml": {"runAsNonRoot: true", "readOnlyRootFilesystem: true", "path: /readyz", "path: /healthz", "drop: [ALL]"},
+		"deploy/compose.yaml":    {"read_only: true", "cap_drop: [ALL]", "service_healthy"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(read(t, file), want) {
+				t.Errorf("%s has no %s", file, want)
+			}
+		}
+	}
+}
+
+// systemd has nothing to say against the unit.
+func TestUnit(t *testing.T) {
+	const tool = "systemd-analyze"
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Log("there is no systemd-analyze here, so the unit is not held to it")
+		return
+	}
+	self, err := os.Executable() // stands for the command, which must be there
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "stile.service")
+	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(read(t, "deploy/stile.service"), "/usr/local/bin/stile", self)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), tool, "verify", "--man=no", unit).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "stile.service") {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+}
