@@ -392,6 +392,11 @@ func (rt *Runtime) Shared() bool { return rt.cfg.Shared }
 // record. stop removes f.
 func (rt *Runtime) Observe(f func(*Record)) (stop func()) { return rt.observer.Observe(f) }
 
+// ObserveAgents is Observe with the name of the agent that the session has; "" if its manifest has none.
+func (rt *Runtime) ObserveAgents(f func(agent string, r *Record)) (stop func()) {
+	return rt.observer.ObserveAgents(f)
+}
+
 // Journal counts commits and records since New.
 func (rt *Runtime) Journal() *journal.Metrics { return rt.writer.Metrics() }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -37,12 +38,12 @@ func tracing(ctx context.Context, env func(string) string) (observe func(*stile.
 		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_ENDPOINT", Detail: "traces cannot be exported there", Cause: err}
 	}
 	// What the environment says of the resource and its service comes last, and wins.
-	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "stile")), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "stile"), attribute.String("service.version", versionOf(debug.ReadBuildInfo()).Version)), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_RESOURCE_ATTRIBUTES", Detail: "the resource of traces", Cause: err}
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	return func(rt *stile.Runtime) { rt.Observe(trace.New(provider).Observe) }, func() error {
+	return func(rt *stile.Runtime) { rt.ObserveAgents(trace.New(provider).ObserveAgent) }, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceEnd)
 		defer cancel()
 		return provider.Shutdown(ctx)

@@ -19,6 +19,7 @@ package trace
 
 import (
 	"context"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ const (
 const (
 	keyOperation    = "gen_ai.operation.name"
 	keyConversation = "gen_ai.conversation.id"
+	keyAgent        = "gen_ai.agent.name"
 	keyProvider     = "gen_ai.provider.name"
 	keyModel        = "gen_ai.request.model"
 	keyFinish       = "gen_ai.response.finish_reasons"
@@ -116,13 +118,32 @@ func plainID(id string) bool {
 	})
 }
 
-// New makes a tracer. Its Observe is meant for Runtime.Observe.
+// New makes a tracer. Its ObserveAgent is meant for Runtime.ObserveAgents.
 func New(provider oteltrace.TracerProvider) *Tracer {
-	return &Tracer{tracer: provider.Tracer("github.com/seed14be6753/stile"), runs: map[runID]*run{}}
+	return &Tracer{tracer: provider.Tracer(scope, oteltrace.WithInstrumentationVersion(version(debug.ReadBuildInfo()))), runs: map[runID]*run{}}
 }
 
-// Observe takes the next record of a session.
-func (t *Tracer) Observe(r *stile.Record) {
+// scope is the module, and the name of what makes the spans.
+const scope = "github.com/seed14be6753/stile"
+
+// version is that of the module in a build; "" where it is not known.
+func version(b *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return ""
+	}
+	for _, m := range append(b.Deps, &b.Main) {
+		if m.Path == scope {
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// Observe is ObserveAgent where the name of the agent is not known.
+func (t *Tracer) Observe(r *stile.Record) { t.ObserveAgent("", r) }
+
+// ObserveAgent takes the next record of a session of an agent.
+func (t *Tracer) ObserveAgent(agent string, r *stile.Record) {
 	if r.Run == 0 {
 		return
 	}
@@ -132,17 +153,17 @@ func (t *Tracer) Observe(r *stile.Record) {
 		*messages.RollbackBegin, *messages.RunEnd:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.observe(r, b)
+		t.observe(agent, r, b)
 	}
 }
 
-func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
+func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 	id := runID{rec.Inc, rec.Run}
 	r := t.runs[id]
 	if r == nil {
 		switch body.(type) {
 		case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored: // of one that another process began, too
-			if r = t.begin(id, rec); r == nil {
+			if r = t.begin(agent, id, rec); r == nil {
 				return
 			}
 		default:
@@ -163,18 +184,24 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 		r.shut(rec.TS, string(b.Decision), string(b.Reason))
 	case *messages.ModelRequest:
 		end(&r.model, rec.TS)
-		_, r.model = t.tracer.Start(r.inTurn(), "chat "+b.Model, at, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
-			attribute.String(keyOperation, "chat"), attribute.String(keyProvider, b.Provider), attribute.String(keyModel, b.Model),
+		_, r.model = t.tracer.Start(r.inTurn(), named("chat", b.Model), at, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
+			attribute.String(keyOperation, "chat"), attribute.String(keyProvider, providerName(b.Provider)),
 			attribute.String(keyConversation, rec.Inc.String()),
 		))
+		if b.Model != "" {
+			r.model.SetAttributes(attribute.String(keyModel, b.Model))
+		}
 	case *messages.ModelReply:
 		if r.model == nil {
 			return
 		}
 		r.model.SetAttributes(
-			attribute.StringSlice(keyFinish, []string{string(b.Finish)}), attribute.Int64(keyInput, b.Usage.Input), attribute.Int64(keyOutput, b.Usage.Output),
-			attribute.Int64(keyCacheRead, b.Usage.CacheRead), attribute.Int64(keyCost, b.CostUSD),
+			attribute.StringSlice(keyFinish, []string{finishReason(b.Finish)}), attribute.Int64(keyInput, b.Usage.Input), attribute.Int64(keyOutput, b.Usage.Output),
+			attribute.Int64(keyCacheRead, b.Usage.CacheRead),
 		)
+		if b.CostUSD > 0 || !b.Unpriced {
+			r.model.SetAttributes(attribute.Int64(keyCost, b.CostUSD))
+		}
 		if b.Error != "" || b.Finish == messages.FinishError {
 			fail(r.model, string(messages.ErrModel))
 		}
@@ -184,7 +211,7 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 			return
 		}
 		_, span := t.tracer.Start(r.inBlock(b.Block), "execute_tool", at, oteltrace.WithAttributes(
-			attribute.String(keyOperation, "execute_tool"), attribute.String(keyToolType, string(b.Type)),
+			attribute.String(keyOperation, "execute_tool"), attribute.String(keyToolType, toolType(b.Type)),
 		))
 		iteration(span, b.Of)
 		if b.Compensates != "" && plainID(b.Compensates) {
@@ -247,17 +274,57 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 }
 
 // begin opens the span of a run; nil when there are too many.
-func (t *Tracer) begin(id runID, rec *stile.Record) *run {
+func (t *Tracer) begin(agent string, id runID, rec *stile.Record) *run {
 	if len(t.runs) >= maxRuns {
 		return nil
 	}
 	r := &run{actions: map[string]*action{}, blocks: map[string]*block{}}
-	r.ctx, r.span = t.tracer.Start(context.Background(), "invoke_agent", oteltrace.WithNewRoot(), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
+	r.ctx, r.span = t.tracer.Start(context.Background(), named("invoke_agent", agent), oteltrace.WithNewRoot(), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
 		attribute.String(keyOperation, "invoke_agent"), attribute.String(keyConversation, rec.Inc.String()),
 		attribute.String(keySession, rec.SID), attribute.Int64(keyRun, rec.Run),
 	))
+	if agent != "" {
+		r.span.SetAttributes(attribute.String(keyAgent, agent))
+	}
 	t.runs[id] = r
 	return r
+}
+
+// named is the name of a span of an operation, and of what it is of.
+func named(operation, of string) string {
+	if of == "" {
+		return operation
+	}
+	return operation + " " + of
+}
+
+// providerName is a provider by the name that the conventions give it.
+func providerName(name string) string {
+	if name == "gemini" {
+		return "gcp.gemini"
+	}
+	return name
+}
+
+// toolType is what an action is by the conventions: an agent, a workflow and an llm work outside of the
+// host's functions.
+func toolType(t messages.ActionType) string {
+	switch t {
+	case messages.TypeAgent, messages.TypeWorkflow, messages.TypeLLM:
+		return "extension"
+	case messages.TypeRelic:
+		return "datastore"
+	case messages.TypeTool, messages.TypeInternal:
+	}
+	return "function"
+}
+
+// finishReason is the end of a reply by the conventions.
+func finishReason(f messages.Finish) string {
+	if f == messages.FinishComplete {
+		return string(messages.FinishStop)
+	}
+	return string(f)
 }
 
 func (t *Tracer) turn(r *run, rec *stile.Record) {

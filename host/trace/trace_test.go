@@ -55,14 +55,14 @@ func spans(t *testing.T, texts ...string) tracetest.SpanStubs {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	rt.Observe(trace.New(provider).Observe)
+	rt.ObserveAgents(trace.New(provider).ObserveAgent)
 	look := tools.Tool{
 		Name: "look", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "at", Type: "string"}},
 		Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
 			return neuroscript.String(secret), nil
 		},
 	}
-	return submitted(t, rt, exporter, &stile.Agent{Dialect: "cogency", Tools: []tools.Tool{look}, Model: &replies{texts: texts}})
+	return submitted(t, rt, exporter, &stile.Agent{Name: "looker", Dialect: "cogency", Tools: []tools.Tool{look}, Model: &replies{texts: texts}})
 }
 
 // submitted submits to an agent and gives what was traced.
@@ -118,7 +118,7 @@ func attributes(s tracetest.SpanStub) map[string]string {
 func TestSpans(t *testing.T) {
 	all := spans(t, `<execute>[{"name":"look","args":{"at":"`+secret+`"}}]</execute>`, "There. "+secret)
 	got := tree(all)
-	want := []string{"invoke_agent", " turn", "  chat", "  execute_tool look", " turn", "  chat"}
+	want := []string{"invoke_agent looker", " turn", "  chat", "  execute_tool look", " turn", "  chat"}
 	for i := range got {
 		if strings.HasPrefix(strings.TrimSpace(got[i]), "chat") {
 			got[i] = got[i][:strings.Index(got[i], "chat")+4]
@@ -133,12 +133,12 @@ func TestSpans(t *testing.T) {
 		}
 		a := attributes(s)
 		switch s.Name {
-		case "invoke_agent":
-			if a["gen_ai.operation.name"] != "invoke_agent" || a["gen_ai.conversation.id"] == "" || a["stile.session"] != "local:local:ada" || a["stile.decision"] != "DONE" || a["stile.dialect"] != "cogency" {
+		case "invoke_agent looker":
+			if a["gen_ai.operation.name"] != "invoke_agent" || a["gen_ai.agent.name"] != "looker" || s.InstrumentationScope.Name != "github.com/seed14be6753/stile" || a["gen_ai.conversation.id"] == "" || a["stile.session"] != "local:local:ada" || a["stile.decision"] != "DONE" || a["stile.dialect"] != "cogency" {
 				t.Errorf("%v", a)
 			}
 		case "execute_tool look":
-			if a["gen_ai.operation.name"] != "execute_tool" || a["gen_ai.tool.name"] != "look" || a["gen_ai.tool.call.id"] == "" || a["stile.state"] != "ok" || a["stile.attempts"] != "1" {
+			if a["gen_ai.operation.name"] != "execute_tool" || a["gen_ai.tool.name"] != "look" || a["gen_ai.tool.call.id"] == "" || a["gen_ai.tool.type"] != "function" || a["stile.state"] != "ok" || a["stile.attempts"] != "1" {
 				t.Errorf("%v", a)
 			}
 		case "turn":
@@ -146,7 +146,7 @@ func TestSpans(t *testing.T) {
 				t.Errorf("%v", a)
 			}
 		default:
-			if a["gen_ai.operation.name"] != "chat" || a["gen_ai.usage.input_tokens"] != "30" || a["gen_ai.usage.output_tokens"] != "4" || a["gen_ai.usage.cache_read.input_tokens"] != "10" {
+			if a["gen_ai.operation.name"] != "chat" || a["gen_ai.response.finish_reasons"] != `["stop"]` || a["gen_ai.usage.input_tokens"] != "30" || a["gen_ai.usage.output_tokens"] != "4" || a["gen_ai.usage.cache_read.input_tokens"] != "10" {
 				t.Errorf("%v", a)
 			}
 		}
@@ -186,7 +186,7 @@ func TestSpansOfBlocks(t *testing.T) {
 <parallel id="p"><action id="m">{"name":"look","parameters":{"at":"x"},"group":"g","rollback":{"name":"look","parameters":{"at":"y"}}}</action><action id="n">{"name":"look","parameters":{"at":""},"group":"g","depends_on":["m"]}</action></parallel>
 <response final="true">end</response>`}}})
 	want := []string{
-		"invoke_agent", " turn", "  chat ", "  execute_tool own.seek", "  block foreach", "   block if", "    execute_tool look", "   block if", "    execute_tool",
+		"invoke_agent", " turn", "  chat", "  execute_tool own.seek", "  block foreach", "   block if", "    execute_tool look", "   block if", "    execute_tool",
 		"  block parallel", "   execute_tool look", "   execute_tool look", "  execute_tool look",
 	}
 	got := tree(all)

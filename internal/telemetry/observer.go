@@ -18,13 +18,13 @@ type Observer struct {
 	failing   sync.Once
 
 	mu     sync.RWMutex
-	others map[int]func(*messages.Record)
+	others map[int]func(agent string, r *messages.Record)
 	next   int
 }
 
 // NewObserver makes an observer; decisions gets the decision log and may be nil.
 func NewObserver(m *Metrics, decisions io.Writer, log *zap.Logger) *Observer {
-	o := &Observer{Metrics: m, log: log, others: map[int]func(*messages.Record){}}
+	o := &Observer{Metrics: m, log: log, others: map[int]func(string, *messages.Record){}}
 	if decisions != nil {
 		o.decisions = NewDecisionLog(decisions)
 	}
@@ -33,6 +33,11 @@ func NewObserver(m *Metrics, decisions io.Writer, log *zap.Logger) *Observer {
 
 // Observe has f called with every record from now on, until stop is called.
 func (o *Observer) Observe(f func(*messages.Record)) (stop func()) {
+	return o.ObserveAgents(func(_ string, r *messages.Record) { f(r) })
+}
+
+// ObserveAgents is Observe with the name of the session's agent.
+func (o *Observer) ObserveAgents(f func(agent string, r *messages.Record)) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	id := o.next
@@ -50,7 +55,7 @@ func (o *Observer) ObserveRecord(agent string, r *messages.Record) {
 	o.Metrics.ObserveRecord(agent, r)
 	o.mu.RLock()
 	for _, f := range o.others {
-		f(r)
+		f(agent, r)
 	}
 	o.mu.RUnlock()
 	if o.decisions == nil || r.Body.Kind() != messages.KindTurnDecided {
