@@ -42,5 +42,8 @@ func LastRequests(d time.Duration) (undo func()) {
 // Problem is the body of every error.
 type Problem = problem
 
+// ApprovalView is a call that waits.
+type ApprovalView = approvalView
+
 // Retain begins what deletes old sessions, until the function that comes back is called.
 func (s *Server) Retain() (stop func()) { return s.retain() }

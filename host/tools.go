@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,7 +31,7 @@ const reasonTools = "MCP_SESSIONS"
 func (s *Server) toolRoutes(mux *http.ServeMux) {
 	door := mcp.New(mcp.Config{Agents: s.toolAgents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
-		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, May: func(agent string) bool { return s.may(p.tenant, agent) }, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
+		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, May: func(agent string) bool { return s.may(p.tenant, agent) }, Approve: p.identity.May(access.Approve), Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			ctx, cancel := asked(ctx, r, p)
 			defer cancel()
 			answer, err := s.askAgent(ctx, c, trailOf(r.Context()))
@@ -72,7 +73,11 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 // names.
 func (s *Server) toolAgents() (agents []mcp.Agent) {
 	for name, a := range s.offer.Load().agents {
-		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary})
+		schema, err := a.Manifest.OutputSchema()
+		if err != nil || a.Manifest.OutputFile() != "" {
+			schema = "" // it is the compiler's to read, or to refuse
+		}
+		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary, Output: schema})
 	}
 	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
 	return agents
@@ -146,6 +151,28 @@ func (s *Server) called(ctx context.Context, of *trail, c mcp.Call, session stri
 	s.record(t.entry(s.principal(ctx), mcpOperation+":tools/call", status))
 }
 
+// judged leaves a line for the answer to a call that waited, which a person gave at a client.
+func (s *Server) judged(ctx context.Context, of *trail, agent, session string, a stile.Approval, allow bool, err error) {
+	if s.ledger == nil || of == nil {
+		return
+	}
+	t := &trail{id: of.id, client: of.client, tool: agent}
+	t.about(session, a.Run)
+	t.noting(string(messages.GateDeny))
+	if allow {
+		t.noting(string(messages.GateApprove))
+	}
+	status := http.StatusOK
+	if err != nil {
+		p := problemOf(err)
+		t.refusing(p)
+		status = p.Status
+	}
+	e := t.entry(s.principal(ctx), mcpOperation+":elicitation/create", status)
+	e.Approval = a.ID
+	s.record(e)
+}
+
 // asked makes the context of a call of the request that it came with: that of the
 // protocol's session, whose first request may have had another token, is passed in. It
 // ends with the right of the request, and not with the request.
@@ -168,63 +195,92 @@ func asked(ctx context.Context, r *http.Request, p principal) (context.Context, 
 	}
 }
 
-// submitCall submits a message for a tool's caller; id is that of the session.
-func (s *Server) submitCall(ctx context.Context, c mcp.Call) (id string, run *stile.Run, err error) {
+// submitCall submits a message for a tool's caller, or finds the run whose answer it asks for; id
+// is that of the session.
+func (s *Server) submitCall(ctx context.Context, c *mcp.Call) (id string, ses *stile.Session, run *stile.Run, err error) {
 	id = c.Session
 	if id == "" {
 		id = "mcp-" + uuid.Must(uuid.NewV7()).String()
 	} else if err := checkID(id); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	agent := s.offered(ctx, c.Agent)
 	if agent == nil {
-		return "", nil, &messages.Error{Code: messages.ErrNotFound, Field: "name", Detail: "no agent of that name is offered"}
+		return "", nil, nil, &messages.Error{Code: messages.ErrNotFound, Field: "name", Detail: "no agent of that name is offered"}
 	}
 	name := s.principal(ctx).sid(id)
-	ses, err := s.rt.Find(ctx, name)
-	if stile.IsNotFound(err) {
+	ses, err = s.rt.Find(ctx, name)
+	if stile.IsNotFound(err) && c.Run == 0 {
 		ses, err = s.begin(ctx, name, agent)
 	}
 	if err != nil {
-		return id, nil, err
+		return id, nil, nil, err
 	}
 	if ses.AgentName() != c.Agent {
-		return id, nil, &messages.Error{Code: messages.ErrConflict, Field: "session", Detail: "the session runs another agent"}
+		return id, nil, nil, &messages.Error{Code: messages.ErrConflict, Field: "session", Detail: "the session runs another agent"}
 	}
-	run, err = s.submit(ctx, ses, c.Message)
-	return id, run, err
+	if c.Run > 0 {
+		run = ses.Run(c.Run)
+		_, ended, err := run.Outcome(ctx)
+		if err == nil && !ended {
+			err = ses.Wake(ctx) // another process may have left it
+		}
+		return id, ses, run, err
+	}
+	run, err = s.submitNow(ctx, ses, agent.Manifest.Loop.Busy, c.Message)
+	return id, ses, run, err
 }
+
+// errUnsaid ends the following of a run whose call waits for an answer that does not come here.
+var errUnsaid = errors.New("host: the client gave no answer")
 
 // askAgent submits a message for a tool's caller and waits for the run; of is the trail of
 // the request that the call came with.
 func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answer, error) {
-	id, run, err := s.submitCall(ctx, c)
+	id, ses, run, err := s.submitCall(ctx, &c)
 	s.called(ctx, of, c, id, run, err)
+	answer := mcp.Answer{Session: id}
+	if p := (*problem)(nil); errors.As(err, &p) && p.Code == string(messages.ErrApproval) {
+		return s.waits(ctx, answer, ses, err)
+	}
 	if err != nil {
 		return mcp.Answer{}, err
 	}
-	answer := mcp.Answer{Session: id, Run: run.Ordinal()}
+	answer.Run = run.Ordinal()
+	c.Begun(id, answer.Run)
+	c.Log(mcp.Event{Level: mcp.Info, Event: "run.begin", Session: id, Run: answer.Run})
+	follow, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	asking, stop := context.WithCancel(ctx)
+	q := &questions{s: s, ses: ses, c: &c, of: of, id: id, ctx: asking, unsaid: func() { leave(errUnsaid) }}
+	defer q.done.Wait()
+	defer stop()
 	// The text is that of the records, so that nothing is in it that was taken back; progress
 	// is of the text as it grows.
 	reply, growing := newReply(run), newReply(run)
 	var text strings.Builder
 	var grown int64
-	for u, err := range run.Events(ctx) {
-		if err == nil && c.Progress != nil {
+	for u, err := range run.Events(follow) {
+		if err == nil {
 			if piece, _ := growing.take(u); piece != "" {
 				grown += int64(len(piece))
 				c.Progress(piece, grown)
 			}
 		}
-		if err == nil && u.Delta != nil {
+		if err == nil && u.Record == nil {
 			continue
 		}
 		var piece string
 		if err == nil {
 			piece, err = reply.take(u)
 			text.WriteString(piece)
+			tell(&c, id, u.Record)
+			q.heard(u.Record)
 		}
+		answer.Text = text.String()
 		switch {
+		case err != nil && errors.Is(context.Cause(follow), errUnsaid):
+			return s.waits(ctx, answer, ses, waitsForApproval(callWaits))
 		case err != nil && ctx.Err() != nil:
 			if s.leaving.Err() != nil {
 				return answer, leavingChat()
@@ -235,9 +291,12 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 				s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(bad))
 			}
 			return answer, err
+		case err != nil && u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
+			if !q.ask() {
+				return s.waits(ctx, answer, ses, err)
+			}
 		case err != nil && (reply.Ended != nil || u.Record != nil):
-			p := problemOf(err)
-			answer.Code, answer.Detail, answer.Text = p.Code, cmp.Or(p.Detail, p.Title), text.String()
+			because(&answer, err)
 			if end := reply.end(); end != nil {
 				answer.Decision = string(end.Decision)
 			}
@@ -245,9 +304,165 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 		case err != nil:
 			return answer, err
 		case reply.Ended != nil:
-			answer.Run, answer.Decision, answer.Text = reply.Ended.Run, string(reply.end().Decision), text.String()
+			end := reply.end()
+			answer.Run, answer.Decision = reply.Ended.Run, string(end.Decision)
+			if end.Output != "" {
+				answer.Output = json.RawMessage(end.Output)
+			}
 			return answer, nil
 		}
 	}
 	return answer, nil
+}
+
+// callWaits is why an answer has no decision.
+const callWaits = "a call waits for approval; the run goes on when a person has answered"
+
+// waits is the answer of a run, or of a session, that waits for a person: with what waits.
+func (s *Server) waits(ctx context.Context, answer mcp.Answer, ses *stile.Session, why error) (mcp.Answer, error) {
+	list, err := ses.Approvals(ctx)
+	if err != nil {
+		return answer, err
+	}
+	for _, a := range list {
+		answer.Approvals = append(answer.Approvals, approvalOf(a))
+		answer.Run = a.Run // that the answer of goes on
+	}
+	because(&answer, why)
+	return answer, nil
+}
+
+func approvalOf(a stile.Approval) mcp.Approval {
+	v := viewOfApproval(a)
+	return mcp.Approval{ID: v.ID, Tool: v.Name, Args: v.Args, Basis: v.Basis, Digest: v.Digest, Expires: v.Expires}
+}
+
+// because says why an answer is none.
+func because(answer *mcp.Answer, err error) {
+	p := problemOf(err)
+	answer.Code, answer.Detail = p.Code, cmp.Or(p.Detail, p.Title)
+}
+
+// tell tells a client what happens in a run.
+func tell(c *mcp.Call, id string, r *messages.Record) {
+	e := mcp.Event{Event: string(r.Body.Kind()), Session: id, Run: r.Run, Turn: r.Turn}
+	switch b := r.Body.(type) {
+	case *messages.TurnDecided:
+		e.Level, e.Decision, e.Code = mcp.Debug, string(b.Decision), string(b.Reason)
+	case *messages.TurnSuspended:
+		e.Level = mcp.Notice
+	case *messages.RunEnd:
+		e.Level, e.Decision, e.Code = mcp.Info, string(b.Decision), string(b.Reason)
+		if b.Decision == messages.Halt {
+			e.Level = mcp.Warning
+		}
+	default:
+		return
+	}
+	c.Log(e)
+}
+
+// questions asks the person at a client about the calls of a run that wait for approval. An answer
+// that comes by another door takes a question back.
+type questions struct {
+	s      *Server
+	ses    *stile.Session
+	c      *mcp.Call
+	of     *trail
+	id     string
+	ctx    context.Context // of all questions
+	unsaid func()          // the person gave no answer
+
+	mu            sync.Mutex
+	asking, again bool            // a goroutine asks; there is more to ask
+	asked         string          // id of the approval
+	cancel        func()          // takes its question back
+	settled       map[string]bool // approvals that were answered
+	done          sync.WaitGroup
+}
+
+// ask begins to ask about what waits. It reports false where the client cannot be asked.
+func (q *questions) ask() bool {
+	if q.c.Question == nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.again = q.asking; !q.asking {
+		q.asking = true
+		q.done.Go(q.all)
+	}
+	return true
+}
+
+func (q *questions) all() {
+	for more := true; more; {
+		list, err := q.ses.Approvals(q.ctx)
+		for _, a := range list {
+			if !q.one(a) {
+				err = errUnsaid
+				break
+			}
+		}
+		if err != nil {
+			q.unsaid()
+		}
+		q.mu.Lock()
+		more = q.again && err == nil
+		q.asking, q.again = more, false
+		q.mu.Unlock()
+	}
+}
+
+// one asks about a call; it reports whether there is an answer.
+func (q *questions) one(a stile.Approval) bool {
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	q.mu.Lock()
+	over := q.settled[a.ID]
+	q.asked, q.cancel = a.ID, cancel
+	q.mu.Unlock()
+	if over {
+		return true
+	}
+	word := q.c.Question(ctx, approvalOf(a))
+	q.mu.Lock()
+	over = q.settled[a.ID]
+	q.mu.Unlock()
+	switch {
+	case over:
+		return true
+	case !word.Said:
+		return false
+	}
+	// The run may have ended before its answer is back here.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(q.ctx), writeTimeout)
+	defer cancel()
+	by := q.s.principal(ctx).user
+	err := q.s.recordable()
+	if err == nil && word.Allow {
+		err = q.ses.Approve(ctx, a, by)
+	} else if err == nil {
+		err = q.ses.Deny(ctx, a, by, word.Reason)
+	}
+	q.s.judged(ctx, q.of, q.c.Agent, q.id, a, word.Allow, err)
+	var e *messages.Error
+	return err == nil || errors.As(err, &e) && e.Reason == stile.ApprovalAnswered
+}
+
+// heard hears what happens: another door may have the answer.
+func (q *questions) heard(r *messages.Record) {
+	b, ok := r.Body.(*messages.ActionApproval)
+	if !ok || b.State == messages.GateConfirm || b.Approval == "" {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.settled == nil {
+		q.settled = map[string]bool{}
+	}
+	q.settled[b.Approval] = true
+	if q.asked == b.Approval {
+		q.cancel()
+	}
 }

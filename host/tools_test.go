@@ -131,6 +131,7 @@ func TestToolProgressAndCancel(t *testing.T) {
 		return failed, got
 	}
 	failed, got := call(t.Context(), "s")
+	<-heard
 	for range 3 {
 		goOn <- struct{}{}
 		<-heard
@@ -142,12 +143,13 @@ func TestToolProgressAndCancel(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	mu.Lock()
-	if strings.Join(said, "") != "one two three" || !slices.Equal(bytes, []float64{4, 8, 13}) {
+	if strings.Join(said, "|") != "session s, run 1|one |two |three" || !slices.Equal(bytes, []float64{0, 4, 8, 13}) {
 		t.Errorf("progress %q %v", said, bytes)
 	}
 	mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed, _ = call(ctx, "c")
+	<-heard
 	goOn <- struct{}{}
 	<-heard
 	cancel()

@@ -18,7 +18,8 @@ test("agents are tools", async (t) => {
   const got = await client.callTool({ name: "echo", arguments: { message: "hello" } }, undefined, { onprogress: (p) => grown.push(p.message) });
   assert.deepEqual(got.content, [{ type: "text", text: "[user: hello]" }]);
   assert.equal(got.structuredContent.decision, "DONE");
-  assert.equal(grown.join(""), "[user: hello]");
+  assert.equal(grown[0], `session ${got.structuredContent.session}, run 1`);
+  assert.equal(grown.slice(1).join(""), "[user: hello]");
   const again = await client.callTool({ name: "echo", arguments: { message: "again", session: got.structuredContent.session } });
   assert.equal(again.content[0].text, "[user: hello][assistant: [user: hello]][user: again]");
   const halt = await client.callTool({ name: "broken", arguments: { message: "x" } });

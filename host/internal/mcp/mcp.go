@@ -7,8 +7,13 @@
 // What holds:
 //   - A session of the protocol belongs to the caller who began it; to others it does
 //     not exist.
-//   - Progress is told as the text grows; the result is what the journal has.
-//   - A call that is cancelled cancels its run.
+//   - Progress is told as the text grows, behind a first note with session and run; the
+//     result is what the journal has.
+//   - A stream that breaks is resumed without a gap or a repeat, as long as its events are
+//     kept. An answer whose events are gone is asked for again, by session and run.
+//   - A call that is cancelled cancels its run, and so does the end of the protocol's session.
+//   - A call that waits for approval is shown to the person at the client, where the client can
+//     do that and its token may approve. A tool could not do it: models call tools.
 //   - Sessions of the protocol are bounded: of a caller, of a tenant, and of all. They
 //     go when their client asks nothing for half an hour.
 //
@@ -29,8 +34,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/seed14be6753/stile/messages"
 )
 
 // Bounds of the protocol's sessions; one has some 45 KiB. A tenant has at most one for
@@ -42,32 +45,6 @@ const (
 	idle        = 30 * time.Minute
 	maxMessage  = 512 << 10 // bytes of a message
 )
-
-// Agent is offered as a tool of its name.
-type Agent struct{ Name, Summary string }
-
-// Call is a message to an agent.
-type Call struct {
-	Agent, Message string
-	// Session is the id of the session it is for; "" is one of its own.
-	Session string
-	// Progress is told of text as it grows: the new piece, and the bytes so far. It may
-	// be nil.
-	Progress func(piece string, bytes int64)
-}
-
-// Answer is what became of a call.
-type Answer struct {
-	Session  string `json:"session" jsonschema:"id of the session: pass it to go on with the conversation"`
-	Run      int64  `json:"run" jsonschema:"ordinal of the run in its session"`
-	Decision string `json:"decision,omitempty" jsonschema:"DONE, ABORT or HALT; absent while the run waits for approval"`
-	Code     string `json:"code,omitempty" jsonschema:"why the run did not end well"`
-	Detail   string `json:"detail,omitempty" jsonschema:"the same in words"`
-	Text     string `json:"text" jsonschema:"what the agent said"`
-}
-
-// Ask does a call; ctx ends when the client wants no answer any more.
-type Ask func(ctx context.Context, c Call) (Answer, error)
 
 // Config says what is offered.
 type Config struct {
@@ -81,10 +58,11 @@ type Config struct {
 
 // Caller is who makes a request.
 type Caller struct {
-	Key    string // that no other caller has, without blanks
-	Tenant string
-	May    func(agent string) bool // use it; to who may not there is none
-	Ask    Ask                     // for the caller
+	Key     string // that no other caller has, without blanks
+	Tenant  string
+	May     func(agent string) bool // use it; to who may not there is none
+	Approve bool                    // may answer calls that wait for approval
+	Ask     Ask                     // for the caller
 }
 
 // Door is the handler. Its methods are safe for concurrent use.
@@ -92,11 +70,14 @@ type Door struct {
 	cfg     Config
 	handler http.Handler
 	secret  []byte // of the seals in ids
+	events  *events
 
 	mu       sync.Mutex
-	callers  map[string]*caller // of those with a session
-	tenants  map[string]int     // sessions, by tenant
-	sessions int                // of all
+	callers  map[string]*caller    // of those with a session
+	tenants  map[string]int        // sessions, by tenant
+	sessions int                   // of all
+	streams  map[string]*answering // requests that streams are sent to, by session and stream
+	calls    map[string]calls      // of tools, under way, by session
 	closed   bool
 }
 
@@ -108,32 +89,69 @@ type caller struct {
 
 // New makes a door.
 func New(cfg Config) *Door {
-	d := &Door{cfg: cfg, callers: map[string]*caller{}, tenants: map[string]int{}, secret: []byte(rand.Text())}
+	d := &Door{
+		cfg: cfg, callers: map[string]*caller{}, tenants: map[string]int{}, secret: []byte(rand.Text()), events: newEvents(),
+		streams: map[string]*answering{}, calls: map[string]calls{},
+	}
 	streams := sdk.NewStreamableHTTPHandler(d.serverOf, &sdk.StreamableHTTPOptions{
-		SessionTimeout: idle, DisableLocalhostProtection: true, PropagateRequestCancellation: true,
+		EventStore: d.events, SessionTimeout: idle, DisableLocalhostProtection: true, PropagateRequestCancellation: true,
 	})
 	// The SDK binds a session to the user of its token. The key stands for that user,
 	// also on a host without tokens.
 	d.handler = auth.RequireBearerToken(func(_ context.Context, key string, r *http.Request) (*auth.TokenInfo, error) {
-		return &auth.TokenInfo{UserID: key, Extra: map[string]any{askExtra: cfg.Caller(r).Ask}}, nil
+		return &auth.TokenInfo{UserID: key, Extra: map[string]any{callerExtra: cfg.Caller(r)}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streams)
 	return d
 }
 
-// sessionHeader has the id of the protocol's session; a request without one begins one.
-const sessionHeader = "Mcp-Session-Id"
+// The headers of the protocol. A request without a session begins one; the last event is that of
+// a stream to be resumed.
+const (
+	sessionHeader   = "Mcp-Session-Id"
+	lastEventHeader = "Last-Event-ID"
+)
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := d.cfg.Caller(r)
-	known := r.Clone(r.Context())
-	known.Header.Set("Authorization", "Bearer "+who.Key)
 	id := r.Header.Get(sessionHeader)
-	if id != "" && !d.owns(who.Key, id) {
-		known.Header.Set(sessionHeader, "none") // the SDK answers as of one that never was
+	mine := id != "" && d.owns(who.Key, id)
+	var said messagesOf
+	if r.Method == http.MethodPost {
+		var err error
+		if said, err = readMessages(r); err != nil {
+			refuse(w, http.StatusRequestEntityTooLarge, nil, codeInvalid, "the body is too long, or did not arrive whole")
+			return
+		}
+		switch {
+		case id == "" && !said.begin(r):
+			refuse(w, http.StatusBadRequest, said.call(), codeInvalid, "a session begins with initialize, and later requests have its Mcp-Session-Id")
+			return
+		case said.answers() && !who.Approve:
+			refuse(w, http.StatusForbidden, nil, codeInvalid, "the host asks about calls that wait for approval: the token lacks the scope approve")
+			return
+		}
 	}
+	a := d.answer(r.Context(), w)
+	defer a.over()
+	known := r.Clone(context.WithValue(a.ctx, tenantKey{}, who.Tenant))
+	known.Header.Set("Authorization", "Bearer "+who.Key)
+	switch {
+	case id != "" && !mine:
+		known.Header.Set(sessionHeader, "none") // the SDK answers as of one that never was
+	case r.Method == http.MethodDelete && mine:
+		d.hangUp(id)
+	case r.Method == http.MethodGet && mine:
+		// Until the host notices that a connection is gone the SDK takes its stream for one
+		// that is being read.
+		if stream, _, ok := strings.Cut(r.Header.Get(lastEventHeader), "_"); ok {
+			a.claim(id, stream)
+		}
+	}
+	out := &worded{ResponseWriter: w, said: said}
+	defer out.end()
 	if r.Method != http.MethodPost || id != "" {
-		d.handler.ServeHTTP(w, known)
+		d.handler.ServeHTTP(out, known)
 		return
 	}
 	server, over := d.begin(who)
@@ -156,7 +174,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		d.end(who)
 	}()
-	d.handler.ServeHTTP(w, known)
+	d.handler.ServeHTTP(out, known)
 }
 
 // What has no session left.
@@ -233,12 +251,6 @@ func (d *Door) serverOf(r *http.Request) *sdk.Server {
 	return nil
 }
 
-// said is what a client gives a tool.
-type said struct {
-	Message string `json:"message" jsonschema:"what to say to the agent"`
-	Session string `json:"session,omitempty" jsonschema:"id of an earlier answer's session, to go on with that conversation; a new one when it is left out"`
-}
-
 // newID makes the id of a protocol's session: random text, and a seal over it that names
 // its caller, so that whose it is needs no table.
 func (d *Door) newID(key string) string {
@@ -256,44 +268,4 @@ func (d *Door) seal(key, text string) string {
 func (d *Door) owns(key, id string) bool {
 	text, seal, ok := strings.Cut(id, "-")
 	return ok && hmac.Equal([]byte(seal), []byte(d.seal(key, text)))
-}
-
-// askExtra has what asks for the caller of the request that a call came with.
-const askExtra = "ask"
-
-func (d *Door) server(who Caller) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, &sdk.ServerOptions{GetSessionID: func() string { return d.newID(who.Key) }})
-	for _, a := range d.cfg.Agents() {
-		if !who.May(a.Name) {
-			continue
-		}
-		about := a.Summary
-		if about == "" {
-			about = "Talks to the agent " + a.Name + "."
-		}
-		sdk.AddTool(s, &sdk.Tool{Name: a.Name, Description: about}, func(ctx context.Context, req *sdk.CallToolRequest, in said) (*sdk.CallToolResult, any, error) {
-			if len(in.Message) > maxMessage {
-				return nil, nil, &messages.Error{Code: messages.ErrInvalid, Field: "message", Detail: "a message has at most 512 KiB"}
-			}
-			c := Call{Agent: a.Name, Message: in.Message, Session: in.Session}
-			if token := req.Params.GetProgressToken(); token != nil {
-				c.Progress = func(piece string, bytes int64) {
-					// A client that does not hear it loses nothing: the result is whole.
-					_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: piece, Progress: float64(bytes)})
-				}
-			}
-			answer, err := req.Extra.TokenInfo.Extra[askExtra].(Ask)(ctx, c)
-			if err != nil {
-				return nil, nil, err // a result that says isError
-			}
-			text := answer.Text
-			if answer.Code != "" {
-				text = strings.TrimSpace(answer.Code + ": " + answer.Detail + "\n\n" + text)
-			}
-			return &sdk.CallToolResult{
-				Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: answer, IsError: answer.Code != "",
-			}, nil, nil
-		})
-	}
-	return s
 }

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-	list       = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	listing    = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
 )
 
 func all(string) bool { return true }
@@ -108,7 +108,7 @@ func TestSessionsOfATenant(t *testing.T) {
 	if _, over := f.begin("acme", "ann"); over != "" {
 		t.Errorf("a tenant with one: %s", over)
 	}
-	if w := f.ask("POST", "acme", "ann", ann, list); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "echo") {
+	if w := f.ask("POST", "acme", "ann", ann, listing); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "echo") {
 		t.Errorf("what is open goes on: %d %s", w.Code, w.Body)
 	}
 	for range maxOfCaller - 2 {
@@ -135,7 +135,7 @@ func TestSessionsAreGivenBack(t *testing.T) {
 				t.Errorf("%d sessions of %v; want %d", f.sessions, f.tenants, want)
 			}
 		}
-		for _, never := range []string{"", "no JSON", list, `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+		for _, never := range []string{"", "no JSON", listing, `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
 			f.ask("POST", "acme", "ann", "", never)
 			open(0)
 		}
@@ -151,7 +151,7 @@ func TestSessionsAreGivenBack(t *testing.T) {
 		open(1)
 		time.Sleep(idle + time.Second)
 		open(0)
-		if w := f.ask("POST", "acme", "ann", second, list); w.Code != http.StatusNotFound {
+		if w := f.ask("POST", "acme", "ann", second, listing); w.Code != http.StatusNotFound {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		f.begin("acme", "ann")
