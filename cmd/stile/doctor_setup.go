@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 )
 
 // setup is what remains of a program's power over the host, by how the host runs.
@@ -42,5 +44,17 @@ func (a *app) lookSetup(context.Context, *settings) []finding {
 	if uid == 0 {
 		state = isWarn
 	}
-	return found("set-up", state, "%s: %s", s.name, s.remains)
+	return append(found("set-up", state, "%s: %s", s.name, s.remains), found("control groups", isOK, "%s", groupsOf(os.ReadFile))...)
+}
+
+// groupsOf says what bounds programs together. stile makes no control groups for them: the first
+// version has no delegation, and moving a process there takes longer than most programs; the
+// second takes a new process at once, where its controllers are given to the host.
+func groupsOf(read func(string) ([]byte, error)) string {
+	const one = "memory, processor time and files of programs are bounded for each process, not for all together"
+	b, err := read("/sys/fs/cgroup/cgroup.controllers")
+	if has := strings.Fields(string(b)); err == nil && slices.Contains(has, "memory") && slices.Contains(has, "pids") {
+		return one + ": bound the host's own group, such as MemoryMax and TasksMax of its unit"
+	}
+	return one + "; this machine has no control groups of version 2 with memory and pids: where programs are not trusted, run the host in a container with limits"
 }

@@ -28,7 +28,24 @@ func TestSetup(t *testing.T) {
 		}
 	}
 	var a app
-	if all := a.lookSetup(t.Context(), nil); len(all) != 1 || all[0].Detail == "" || (all[0].State == isWarn) != (os.Geteuid() == 0) {
+	if all := a.lookSetup(t.Context(), nil); len(all) != 2 || all[0].Detail == "" || (all[0].State == isWarn) != (os.Geteuid() == 0) {
 		t.Errorf("%+v", all)
+	}
+}
+
+// doctor says what bounds programs together, by what the machine has.
+func TestControlGroups(t *testing.T) {
+	for text, want := range map[string]string{
+		"cpuset cpu io memory pids\n": "MemoryMax and TasksMax", "cpu io memory\n": "no control groups of version 2", "": "no control groups of version 2",
+	} {
+		got := groupsOf(func(path string) ([]byte, error) {
+			if text == "" || path != "/sys/fs/cgroup/cgroup.controllers" {
+				return nil, os.ErrNotExist
+			}
+			return []byte(text), nil
+		})
+		if !strings.Contains(got, "for each process, not for all together") || !strings.Contains(got, want) {
+			t.Errorf("%q: %s", text, got)
+		}
 	}
 }
