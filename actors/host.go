@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,7 +185,7 @@ func New(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }, liveHeap), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
 	h.share()
 	h.scopes = relics.Scopes{
@@ -451,3 +453,15 @@ func (h *Host) run(f func()) {
 
 // typeName names an unknown message without printing what it holds.
 func typeName(v any) string { return fmt.Sprintf("%T", v) }
+
+// liveHeap collects garbage and returns how many bytes of the heap are alive. It is for moments
+// at which a host with a memory limit takes megabytes.
+func liveHeap() int64 {
+	runtime.GC()
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	if s[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return int64(min(s[0].Value.Uint64(), math.MaxInt64))
+}

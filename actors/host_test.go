@@ -397,6 +397,7 @@ func TestLongRepliesWithinMemory(t *testing.T) {
 		first, second := &pieces{n: 100, goOn: make(chan struct{})}, &pieces{n: 100, goOn: make(chan struct{})}
 		close(second.goOn)
 		one := submit("first", first)
+		time.Sleep(2 * time.Second) // it waits for memory, which this process has more of than 1 MiB, and goes on all the same
 		synctest.Wait()
 		two := submit("second", second)
 		synctest.Wait()

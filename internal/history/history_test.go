@@ -89,7 +89,7 @@ func (w *world) answer(text string) {
 func (w *world) reader(view *prompt.View) *Reader {
 	return &Reader{
 		Store: w.store, Agent: w.agent, SID: w.at.SID, Inc: w.at.Inc, Durable: w.at.Sealer.Head(), View: view,
-		Open: &turn.OpenModel{Ident: turn.Ident{Turn: w.run}, Run: w.run, Pass: 1}, Share: intake.New(-1, nil).Begin(),
+		Open: &turn.OpenModel{Ident: turn.Ident{Turn: w.run}, Run: w.run, Pass: 1}, Share: intake.New(-1, nil, nil).Begin(),
 	}
 }
 

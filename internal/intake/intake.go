@@ -30,6 +30,15 @@ const (
 	// Recovered is what a host that starts takes for each session while it recovers it:
 	// as much as the longest reply, which its journal may have as pieces.
 	Recovered = 8 << 20
+	// leaderShare of the limit may be alive, in percent, beside the reply that goes beyond the
+	// budget: what the one before has left, such as the answers to those who wait for it, is to
+	// go first. It is looked at once for each leaderStep bytes.
+	leaderShare = 30
+	leaderStep  = 1 << 20
+	// settles is how often memory is looked at, in growing intervals from settleFirst on, before
+	// the reply goes on all the same.
+	settles     = 5
+	settleFirst = 50 * time.Millisecond
 	// writtenAgain is how often a reply that waits for the journal looks again.
 	writtenAgain = 10 * time.Millisecond
 )
@@ -48,6 +57,9 @@ type Intake struct {
 	// models holds all replies up beyond mostQueued.
 	queued     func() int64
 	mostQueued int64
+	// live is how much of the process's memory is alive.
+	live     func() int64
+	mostLive int64
 
 	mu      sync.Mutex
 	bounded bool
@@ -67,14 +79,16 @@ type Share struct {
 	of    *Intake
 	bytes int64 // under of.mu beyond freeIntake
 	given bool  // back; no more is taken
+	led   int64 // bytes beyond the budget for which memory was looked at; of the goroutine that takes
 }
 
 // New makes the intake of a process with a memory limit in bytes; 0 bounds nothing.
-func New(limit int64, queued func() int64) *Intake {
+// queued is how many bytes wait for the journal, and live how much memory is alive.
+func New(limit int64, queued, live func() int64) *Intake {
 	if limit <= 0 {
 		return &Intake{}
 	}
-	return &Intake{bounded: true, queued: queued, mostQueued: limit / 64, left: max(limit/128, (limit/2-largestReply)/replyCost)}
+	return &Intake{bounded: true, queued: queued, mostQueued: limit / 64, live: live, mostLive: limit / 100 * leaderShare, left: max(limit/128, (limit/2-largestReply)/replyCost)}
 }
 
 // Begin begins a share, which has nothing yet.
@@ -83,6 +97,44 @@ func (in *Intake) Begin() *Share { return &Share{of: in} }
 // Take takes n bytes more, and waits until they fit or ctx ends. It reports whether the
 // bytes are the reply's. One goroutine of a reply calls it.
 func (s *Share) Take(ctx context.Context, n int64) bool {
+	if !s.take(ctx, n) {
+		return false
+	}
+	return s.bytes < s.led || !s.of.leads(s) || s.lead(ctx)
+}
+
+// leads reports whether a share goes beyond the budget.
+func (in *Intake) leads(s *Share) bool {
+	if !in.bounded || s.bytes <= freeIntake {
+		return false
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.leader == s
+}
+
+// lead waits until what was before has left memory, for some seconds at most, or ctx ends: the
+// process's own limit is near when two long replies are in memory, the one that is read and the
+// one that is told.
+func (s *Share) lead(ctx context.Context) bool {
+	most := s.of.mostLive + replyCost*s.bytes
+	s.led = s.bytes + leaderStep
+	pause := settleFirst
+	for range settles {
+		if s.of.live() <= most {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+		pause *= 2
+	}
+	return true
+}
+
+func (s *Share) take(ctx context.Context, n int64) bool {
 	in := s.of
 	if !in.bounded || s.bytes+n <= freeIntake {
 		s.bytes += n

@@ -27,7 +27,7 @@ func TestIntakeBounds(t *testing.T) {
 		{"middle", 200 << 20, (100<<20 - largestReply) / replyCost},
 		{"large", 4 << 30, (2<<30 - largestReply) / replyCost},
 	} {
-		in := New(tt.limit, nothingQueued)
+		in := New(tt.limit, nothingQueued, nothingQueued)
 		if in.left != tt.left || in.bounded != (tt.limit > 0) {
 			t.Errorf("%s: a budget of %d, bounded %v", tt.name, in.left, in.bounded)
 		}
@@ -37,7 +37,7 @@ func TestIntakeBounds(t *testing.T) {
 // A reply beyond the budget waits, one goes on, and the others follow in their order.
 func TestIntakeOneGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := New(testLimit, nothingQueued)
+		in := New(testLimit, nothingQueued, nothingQueued)
 		all := in.left
 		leader := in.Begin()
 		if !leader.Take(t.Context(), freeIntake+all) || in.left != 0 || in.leader != nil {
@@ -89,7 +89,7 @@ func TestIntakeOneGoesOn(t *testing.T) {
 func TestIntakeWaitsForTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queued atomic.Int64
-		in := New(testLimit, queued.Load)
+		in := New(testLimit, queued.Load, nothingQueued)
 		queued.Store(in.mostQueued + 1)
 		var on atomic.Bool
 		go func() { on.Store(in.Begin().Take(t.Context(), freeIntake+1)) }()
@@ -115,7 +115,7 @@ func TestIntakeRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	in := New(testLimit, nothingQueued)
+	in := New(testLimit, nothingQueued, nothingQueued)
 	all := in.left
 	var most int64
 	var done sync.WaitGroup
@@ -149,5 +149,49 @@ func TestIntakeRandom(t *testing.T) {
 	}
 	if most > 0 {
 		t.Errorf("replies that do not lead took %d bytes more than the budget", most)
+	}
+}
+
+// A reply that goes beyond the budget waits until memory has room for it, not longer than some
+// seconds, and looks again after a MiB; one within the budget waits for nothing.
+func TestLeaderWaitsForMemory(t *testing.T) {
+	const full = 1 << 40
+	for name, c := range map[string]struct {
+		live []int64 // as it is looked at
+		n    int64
+		wait time.Duration
+	}{
+		"room":                {[]int64{testLimit / 100 * leaderShare}, 8 << 20, 0},
+		"room for its own":    {[]int64{testLimit/100*leaderShare + 8*replyCost<<20}, 8 << 20, 0},
+		"room after a time":   {[]int64{full, full, 0}, 8 << 20, 3 * settleFirst},
+		"never":               {[]int64{full}, 8 << 20, 31 * settleFirst},
+		"within the budget":   {[]int64{full}, 1 << 20, 0},
+		"a short one":         {[]int64{full}, freeIntake, 0},
+		"a byte beyond a MiB": {[]int64{0, full, 0}, 8 << 20, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looked := 0
+				in := New(testLimit, nothingQueued, func() int64 { looked++; return c.live[min(looked, len(c.live))-1] })
+				s, began := in.Begin(), time.Now()
+				if !s.Take(t.Context(), c.n) || !s.Take(t.Context(), 1) {
+					t.Fatal("refused")
+				}
+				if got := time.Since(began); got != c.wait {
+					t.Errorf("it waited %v, want %v", got, c.wait)
+				}
+				if name == "a byte beyond a MiB" {
+					if s.Take(t.Context(), leaderStep); looked != 3 || time.Since(began) != settleFirst {
+						t.Errorf("behind a MiB memory was looked at %d times, in %v", looked, time.Since(began))
+					}
+				}
+				s.End()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if name == "never" && in.Begin().Take(ctx, c.n) {
+					t.Error("a cancelled one went on")
+				}
+			})
+		})
 	}
 }

@@ -118,7 +118,7 @@ func begin(t *testing.T, change func(*compiled.Agent), models ...llm.Model) (*Re
 	kept := history.New(store, time.Now)
 	b, r := &inbox{}, &Reply{}
 	r.Begin(t.Context(), &Env{Now: time.Now, LimitReached: func(string, int) {}, ModelCalled: func(telemetry.ModelCall) {}, Systems: &kept.Systems}, b, history.Reader{
-		Store: store, Agent: a, SID: at.SID, Inc: at.Inc, Durable: at.Sealer.Head(), Share: intake.New(-1, nil).Begin(),
+		Store: store, Agent: a, SID: at.SID, Inc: at.Inc, Durable: at.Sealer.Head(), Share: intake.New(-1, nil, nil).Begin(),
 		Open: &turn.OpenModel{Ident: turn.Ident{Turn: 1, Nonce: "n"}, Run: 1, Pass: 1},
 	})
 	return r, b
@@ -282,7 +282,7 @@ func TestPromptFails(t *testing.T) {
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := begin(t, nil, says("short", strings.Repeat("x", maxPiece)))
-		in := intake.New(1<<20, func() int64 { return 1 << 20 }) // the journal is far behind
+		in := intake.New(1<<20, func() int64 { return 1 << 20 }, func() int64 { return 0 }) // the journal is far behind
 		r.Prompt.Share = in.Begin()
 		go run(r)
 		synctest.Wait()

@@ -63,7 +63,7 @@ func waker(store journal.Store, boot Boot, takes time.Duration) (*Waker, *asked)
 		}
 	}
 	return New(Config{
-		Store: store, Intake: intake.New(-1, nil), Log: zap.NewNop(), Now: time.Now, Alone: true, Boot: boot,
+		Store: store, Intake: intake.New(-1, nil, nil), Log: zap.NewNop(), Now: time.Now, Alone: true, Boot: boot,
 		Agent: func(_ context.Context, h *journal.Head) (*compiled.Agent, error) {
 			switch h.SID {
 			case "t:u:unknown":
