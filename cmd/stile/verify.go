@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -55,12 +57,13 @@ instead of a directory. Receipts are checked with --keys alone there.`,
 	cmd.Flags().StringVar(&opts.since, "since", "", "checkpoint (stile checkpoint) that the sessions must go on from")
 	cmd.Flags().StringVar(&opts.export, "export", "", "verify this exported file instead of a directory")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print one JSON object a session")
+	cmd.Flags().BoolVar(&opts.quiet, "quiet", false, "tell only of sessions with problems; on a terminal with how far it is")
 	return cmd
 }
 
 type verifyOptions struct {
 	keys, head, receipts, export, since string
-	json, missing                       bool
+	json, missing, quiet                bool
 	late                                []string
 }
 
@@ -137,19 +140,25 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 			}
 			against.AllowMissing = true // as with the keys beside the records
 		}
+		tell := func(rep journal.Report) error {
+			sessions++
+			switch {
+			case !rep.OK():
+				bad++
+			case opts.quiet:
+				return nil
+			}
+			if opts.json {
+				return a.writeJSON(verifyJSONOf(rep))
+			}
+			return a.verifyText(rep)
+		}
 		judge := func(h journal.Head, against stile.VerifyOptions) (journal.Report, error) {
 			rep, err := ar.Verify(ctx, h.Inc, against)
 			if err != nil {
 				return rep, err
 			}
-			sessions++
-			if !rep.OK() {
-				bad++
-			}
-			if opts.json {
-				return rep, a.writeJSON(verifyJSONOf(rep))
-			}
-			return rep, a.verifyText(rep)
+			return rep, tell(rep)
 		}
 		var err error
 		if opts.since != "" {
@@ -168,11 +177,17 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 				_, err := fmt.Fprintln(a.out, what)
 				return err
 			})
-		} else {
+		} else if len(names) > 0 {
 			err = pick(ctx, ar, names, func(h journal.Head) error {
 				_, err := judge(h, against)
 				return err
 			})
+		} else {
+			err = a.verifyAll(ctx, ar, against, opts, tell)
+			if errors.Is(err, context.Canceled) && !opts.json { // what it came to until then
+				_, bad := fmt.Fprintf(a.out, "interrupted: %s checked, %d with problems\n", count(sessions, "session"), bad)
+				return errors.Join(err, bad)
+			}
 		}
 		if err == nil && !opts.json && len(names) == 0 {
 			_, err = fmt.Fprintf(a.out, "%s, %d with problems\n", count(sessions, "session"), bad)
@@ -185,6 +200,67 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 		}
 		return err
 	})
+}
+
+// verifyAll checks all sessions, as many at once as there are processors, and tells of them in their
+// order.
+func (a *app) verifyAll(ctx context.Context, ar *stile.Archive, against stile.VerifyOptions, opts verifyOptions, tell func(journal.Report) error) error {
+	var shown *progress
+	if opts.quiet && a.outTerminal {
+		var total int64
+		for _, err := range ar.Sessions(ctx, "") {
+			if err != nil {
+				return err
+			}
+			total++
+		}
+		shown = a.progressOf("session", total)
+		defer shown.end()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type verdict struct {
+		rep journal.Report
+		err error
+	}
+	workers := runtime.GOMAXPROCS(0)
+	order := make(chan chan verdict, 4*workers) // bounds what was checked and not told
+	places := make(chan struct{}, workers)
+	var checking sync.WaitGroup
+	defer checking.Wait()
+	defer cancel()
+	checking.Go(func() {
+		defer close(order)
+		for h, err := range ar.Sessions(ctx, "") {
+			one := make(chan verdict, 1)
+			select {
+			case order <- one:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				one <- verdict{err: err}
+				return
+			}
+			places <- struct{}{} // a check ends with ctx
+			checking.Go(func() {
+				defer func() { <-places }()
+				rep, err := ar.Verify(ctx, h.Inc, against)
+				one <- verdict{rep, err}
+			})
+		}
+	})
+	for one := range order {
+		v := <-one
+		if v.err == nil {
+			v.err = tell(v.rep)
+		}
+		if v.err != nil {
+			return v.err
+		}
+		shown.step()
+	}
+	return ctx.Err()
 }
 
 // verifyExport checks a file that was exported, in which every line is a record.
