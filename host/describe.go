@@ -189,6 +189,12 @@ func (s *Server) describeRest() {
 	for _, op := range []huma.Operation{call, follow, end} {
 		s.describe(op, access.Submit, mcpForm)
 	}
+	for id, path := range map[string]string{"oauth-resource": resourcePath, "oauth-mcp-resource": resourcePath + toolResource} {
+		about := get(id, path, "The issuers whose tokens the host believes (RFC 9728); 404 without one", "operations")
+		about.Responses = ok("application/json", "The metadata of the protected resource", schema[resourceView](s))
+		about.Responses["404"] = &huma.Response{Description: "The host believes no issuer", Content: content("application/problem+json", schema[problem](s))}
+		s.describe(about, public, "")
+	}
 	healthy := get("healthz", "/healthz", "The process is alive", "operations")
 	healthy.Responses = ok("text/plain", "ok", text(""))
 	s.describe(healthy, public, "")

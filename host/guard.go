@@ -76,7 +76,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		w, end := s.watch(w, known, pattern)
 		defer end()
 		if err != nil {
-			s.refuse(w, r, s.turnedAway(h, r, err))
+			s.refuse(w, r, s.challenged(r, pattern, s.turnedAway(h, r, err)))
 			return
 		}
 		known.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -332,6 +332,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.chatRoutes(mux)
 	s.responseRoutes(mux)
 	s.toolRoutes(mux)
+	s.resourceRoutes(mux)
 	s.require(public, page.Register(mux)...)
 	s.usageRoutes()
 	s.reloadRoutes()

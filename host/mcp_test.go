@@ -18,8 +18,10 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/host/internal/mcp"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // raw speaks the protocol without a client.
@@ -494,5 +496,52 @@ func TestToolQuestions(t *testing.T) {
 	}
 	if !slices.Equal(said, []string{"ann one one 1 approve ", "ann two two 1 deny "}) {
 		t.Errorf("%q", said)
+	}
+}
+
+// A client without a good token is told which issuer has one, and what it must be good for.
+func TestToolResource(t *testing.T) {
+	jwts, err := access.NewIssuer(access.Issuer{URL: "https://id.example.com", Audience: "stile", Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := newTokens(t)
+	weak, _ := keys.make("acme", "ann", "read")
+	d := serve(t, host.Config{Access: access.First(keys, jwts), Hosts: []string{"stile.example.com"}, Origins: []string{"https://stile.example.com"}}, agentOf("echo", echo))
+	local := strings.TrimPrefix(d.url, "http://")
+	for name, base := range map[string]string{local: d.url, "stile.example.com": "https://stile.example.com"} {
+		for _, path := range []string{"", "/mcp"} {
+			where := "/.well-known/oauth-protected-resource" + path
+			var m struct {
+				Resource string   `json:"resource"`
+				Issuers  []string `json:"authorization_servers"`
+				Scopes   []string `json:"scopes_supported"`
+			}
+			d.call(http.StatusOK, &m, "GET", where, "", "Host", name)
+			if m.Resource != base+path || !slices.Equal(m.Issuers, []string{"https://id.example.com"}) || !slices.Contains(m.Scopes, "submit") {
+				t.Errorf("%s: %+v", name, m)
+			}
+			asked := map[string]string{"": "/v1/agents", "/mcp": "/mcp"}[path]
+			for token, want := range map[string][]string{"": nil, "wrong": {`error="invalid_token"`}} {
+				headers := []string{"Host", name}
+				if token != "" {
+					headers = append(headers, auth(token)...)
+				}
+				said := d.ask("GET", asked, "", headers...).Header.Get("WWW-Authenticate")
+				for _, part := range append(want, `Bearer realm="stile"`, `resource_metadata="`+base+where+`"`, `scope="`) {
+					if !strings.Contains(said, part) || token == "" && strings.Contains(said, "error=") {
+						t.Errorf("%s %q: %s", asked, token, said)
+					}
+				}
+			}
+		}
+	}
+	if said := d.ask("POST", "/mcp", "{}", auth(weak)...).Header.Get("WWW-Authenticate"); !strings.Contains(said, `error="insufficient_scope", scope="submit", resource_metadata=`) {
+		t.Error(said)
+	}
+	without := serve(t, host.Config{Access: keys}, agentOf("echo", echo))
+	without.refused(http.StatusNotFound, messages.ErrNotFound, "GET", "/.well-known/oauth-protected-resource/mcp", "")
+	if said := without.ask("GET", "/mcp", "").Header.Get("WWW-Authenticate"); said != `Bearer realm="stile", scope="submit"` {
+		t.Error(said)
 	}
 }

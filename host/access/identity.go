@@ -187,3 +187,17 @@ func (f first) Authenticate(ctx context.Context, bearer string) (Identity, error
 	}
 	return Identity{}, unknown()
 }
+
+// Issuers lists the URLs of the issuers whose JWTs an authenticator believes, itself or as one of
+// First's. Its clients ask them for tokens.
+func Issuers(a Authenticator) (all []string) {
+	switch a := a.(type) {
+	case first:
+		for _, one := range a {
+			all = append(all, Issuers(one)...)
+		}
+	case *issuer:
+		all = append(all, a.cfg.URL)
+	}
+	return all
+}
