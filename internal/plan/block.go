@@ -247,6 +247,7 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 	})
 	p.unended++
 	p.key(b.end, b)
+	_, p.nodes[b.begin].past = p.recorded(t.ID)
 	if t.Kind == kindForeach {
 		b.kids = nil
 		p.plantPatterns(b)
@@ -266,7 +267,8 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 			if fault != nil {
 				return nil, fault
 			}
-			n := p.add(node{Action: norm, gen: p.gen, box: &box{parent: b}})
+			_, past := p.recorded(norm.ID)
+			n := p.add(node{Action: norm, gen: p.gen, box: &box{parent: b}, past: past})
 			if b.lap() == nil {
 				p.declared++
 			}
@@ -279,7 +281,21 @@ func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
 		}
 	}
 	b.last = int32(len(p.nodes))
+	if t.Kind == kindIteration { // it has no record of its own, and was opened if what is in it has one
+		p.nodes[b.begin].past = slices.ContainsFunc(t.Children, func(c Child) bool {
+			declared, _ := p.recorded(c.childID())
+			return declared
+		})
+	}
 	return b, nil
+}
+
+// recorded asks what the records have of an action or block.
+func (p *Plan) recorded(id string) (declared, known bool) {
+	if p.o.Recorded == nil || id == "" {
+		return false, false
+	}
+	return p.o.Recorded(id)
 }
 
 // wireBlock makes the edges of an outermost block, and ends what cannot go on.
@@ -521,6 +537,7 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 	case roleBegin:
 		if x.box.own.tree.Kind == kindIteration {
 			p.openBlock(dst, x.box.own, "")
+			p.stopLate(dst, p.nodes[n].box.own)
 			return
 		}
 		p.decidable(dst, n)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -150,7 +151,8 @@ func (p *Plan) kidEnded(dst *[]Effect, n int32) {
 	}
 }
 
-// stopGroup stops all that runs in a block and skips what has not begun.
+// stopGroup stops all that runs in a block and skips what has not begun. What is on record is
+// left alone: its end is read before the block ends.
 func (p *Plan) stopGroup(dst *[]Effect, b *block, reason string) {
 	if b.stopped == "" {
 		b.stopped = reason
@@ -164,6 +166,9 @@ func (p *Plan) stopGroup(dst *[]Effect, b *block, reason string) {
 		case x.role == roleBegin && x.state == OK:
 			p.stopGroup(dst, x.box.own, reason)
 		case x.state.Terminal():
+		case x.past && x.role == roleBegin:
+			x.box.own.stopped = cmp.Or(x.box.own.stopped, reason) // stopLate does the rest
+		case x.past:
 		case x.role == roleBegin:
 			p.void(dst, x.box.own, Cancelled, reason)
 		case x.role == roleSay:
@@ -171,6 +176,14 @@ func (p *Plan) stopGroup(dst *[]Effect, b *block, reason string) {
 		default:
 			p.cancel(dst, n, reason)
 		}
+	}
+}
+
+// stopLate stops the children of a block that was to be stopped before it was opened: what is on
+// record of it was to be read first.
+func (p *Plan) stopLate(dst *[]Effect, b *block) {
+	if b.stopped != "" && p.nodes[b.begin].state == OK {
+		p.stopGroup(dst, b, b.stopped)
 	}
 }
 

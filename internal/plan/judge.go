@@ -137,6 +137,7 @@ func (p *Plan) Decide(dst []Effect, r Ref, d Decision) ([]Effect, error) {
 		p.openBlock(&dst, b, d.Branch)
 		p.failEarly(&dst, b)
 	}
+	p.stopLate(&dst, b)
 	p.cascade(&dst)
 	p.pump(&dst)
 	return dst, nil
@@ -157,10 +158,17 @@ func (p *Plan) openBlock(dst *[]Effect, b *block, branch string) {
 	p.queue = append(p.queue, b.begin)
 }
 
-// failEarly stops a group that fails fast and of which a child had failed before it was decided.
+// failEarly stops a group that fails fast and of which a child had failed before it was decided:
+// a dependency of it had, or it was not accepted.
 func (p *Plan) failEarly(dst *[]Effect, b *block) {
-	if b.tree.Kind == kindParallel && b.tree.Fail == failFast && slices.ContainsFunc(b.kids, func(n int32) bool { return n != none && p.nodes[p.kid(n)].fails() }) {
-		p.stopGroup(dst, b, b.tree.stopReason())
+	if b.tree.Kind != kindParallel || b.tree.Fail != failFast {
+		return
+	}
+	for i, n := range b.kids {
+		if n == none && b.tree.Children[i].Rejected != "" || n != none && p.nodes[p.kid(n)].fails() {
+			p.stopGroup(dst, b, b.tree.stopReason())
+			return
+		}
 	}
 }
 

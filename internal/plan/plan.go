@@ -37,6 +37,10 @@ type Options struct {
 	// $NAME is not one of them, and in a response ${NAME} is text (docs/spec/design.md §11).
 	Variables Environment
 	Verbatim  bool // "$" in parameters means nothing
+	// Recorded reports of an action or block whether it is on record from before a restart, and
+	// known whether the records have how the action ended, or what the block does. A block that
+	// is stopped waits until it is told; nil is for none.
+	Recorded func(id string) (declared, known bool)
 	// Sources leaves references in the source of a feed that an action adds or changes: the
 	// feed resolves them each time it is fetched.
 	Sources bool
@@ -109,6 +113,7 @@ type node struct {
 	settled bool // its parameters are substituted and were judged: it was parked
 	slot    bool // it holds one
 	over    bool // it ended before the plan was made, and needs no slot (Over)
+	past    bool // its end, or of a begin what was decided, is on record (Options.Recorded)
 	held    bool // it had to wait for a slot
 	role    role
 	quiet   bool // what stands in a loop and has no value

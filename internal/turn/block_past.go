@@ -9,6 +9,23 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
+// onRecord reports whether a restored turn has an action or block on record, and known whether it
+// has on record how the action ended after it was handed out, or what the block does.
+func (m *Machine) onRecord(id string) (declared, known bool) {
+	f := m.flight
+	if f == nil || f.restore.blocks == nil {
+		return false, false
+	}
+	if k := f.restore.blocks[id]; k != nil {
+		return true, k.decided != nil
+	}
+	c := f.any(id)
+	if c == nil || !c.known {
+		return false, false
+	}
+	return true, c.phase.ended() && (c.phase.began() || c.State == messages.ActionOK || c.State == messages.ActionFailed)
+}
+
 // past is what the records of an earlier turn say of its control blocks.
 type past struct {
 	begun   []*messages.BlockBegin
