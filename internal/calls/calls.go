@@ -23,14 +23,8 @@ func Watch(ctx context.Context, now func() time.Time, provider, model string, st
 			report(c)
 		}()
 		for chunk, err := range stream {
-			switch {
-			case err != nil:
-				c.Outcome = outcome(ctx, err)
-			case chunk.Finish == messages.FinishCancelled:
-			case chunk.Finish == messages.FinishError:
-				c.Outcome = telemetry.CallOther
-			case chunk.Finish != "":
-				c.Outcome = telemetry.CallOK
+			if err != nil || chunk.Finish != "" {
+				c.Outcome = Outcome(ctx, chunk.Finish, err)
 			}
 			if c.First == 0 && len(chunk.Text) > 0 {
 				c.First = max(now().Sub(begin), 1)
@@ -42,9 +36,15 @@ func Watch(ctx context.Context, now func() time.Time, provider, model string, st
 	}
 }
 
-func outcome(ctx context.Context, err error) string {
-	if ctx.Err() != nil {
+// Outcome is how a call ended, by its finish or its error.
+func Outcome(ctx context.Context, finish messages.Finish, err error) string {
+	switch {
+	case err == nil && finish == messages.FinishCancelled, err != nil && ctx.Err() != nil:
 		return telemetry.CallCancelled
+	case err == nil && finish == messages.FinishError:
+		return telemetry.CallOther
+	case err == nil:
+		return telemetry.CallOK
 	}
 	if f := llm.FailureOf(err); f.Kind != "" {
 		return string(f.Kind)

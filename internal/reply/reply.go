@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/calls"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/talk"
@@ -74,10 +75,11 @@ type Reply struct {
 	requests  int64 // model.request records of this turn that move the cursor
 	counts    int64 // bytes of the reply that count, when its decoder has said so; else negative
 
-	asked   int64 // bytes of the prompt
-	script  bool  // the model reads a script, and costs nothing
-	attempt bill  // as far as the model has said
-	failed  bill  // of the attempts before it
+	asked   int64     // bytes of the prompt
+	script  bool      // the model reads a script, and costs nothing
+	attempt bill      // as far as the model has said
+	spoke   time.Time // of its first text; zero before
+	failed  bill      // of the attempts before it
 }
 
 // Begin makes r the reading of a reply to a prompt. It ends with ctx at the latest.
@@ -196,7 +198,9 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 			opened.System = []byte(r.system)
 		}
 		asked.Lints = nil // once per turn
-		err := r.read(calls.Watch(r.ctx, r.env.Now, route.Provider, route.Model, r.stream(route, req, opened), r.env.ModelCalled))
+		begin := r.env.Now()
+		finish, err := r.read(r.stream(route, req, opened))
+		r.called(route, begin, finish, err)
 		if err == nil {
 			return false, nil
 		}
@@ -217,6 +221,16 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 			return false, err
 		}
 	}
+}
+
+// called reports a call that has ended. Calls of actions are watched from outside (calls.Watch); here
+// that would cost each turn some allocations.
+func (r *Reply) called(route compiled.Route, begin time.Time, finish messages.Finish, err error) {
+	c := telemetry.ModelCall{Provider: route.Provider, Model: route.Model, Outcome: calls.Outcome(r.ctx, finish, err), Took: r.env.Now().Sub(begin)}
+	if !r.spoke.IsZero() {
+		c.First = max(r.spoke.Sub(begin), 1)
+	}
+	r.env.ModelCalled(c)
 }
 
 // pastBound is how much more than a reply may have the port lets through: the machine's
@@ -365,12 +379,15 @@ func (r *Reply) pause(d time.Duration) bool {
 const maxPiece = 32 << 10
 
 // read decodes one stream to its end. An error is the attempt's.
-func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) error {
-	r.failed, r.attempt = r.failed.plus(r.attempt), bill{}
+func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) (messages.Finish, error) {
+	r.failed, r.attempt, r.spoke = r.failed.plus(r.attempt), bill{}, time.Time{}
 	text := int64(0) // bytes of this attempt
 	for chunk, err := range stream {
 		if err != nil {
-			return err
+			return "", err
+		}
+		if text == 0 && len(chunk.Text) > 0 {
+			r.spoke = r.env.Now()
 		}
 		if chunk.Usage != (messages.Usage{}) {
 			r.attempt.usage, r.attempt.unpriced = chunk.Usage, chunk.Unpriced
@@ -387,7 +404,7 @@ func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 			piece := said[:min(len(said), maxPiece)]
 			if said = said[len(piece):]; len(piece) > 0 {
 				if !r.Prompt.Share.Take(r.ctx, int64(len(piece))) {
-					return context.Cause(r.ctx)
+					return "", context.Cause(r.ctx)
 				}
 				r.delivered += int64(len(piece))
 				r.decoder.Push(piece, r.collect)
@@ -404,10 +421,10 @@ func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
 			r.end(&turn.ReplyEnd{Ident: r.Prompt.Open.Ident, Events: r.take(), Finish: chunk.Finish, Side: chunk.Side, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
-			return nil
+			return chunk.Finish, nil
 		}
 	}
-	return llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+	return "", llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
 }
 
 // estimate is the usage of a reply whose model says nothing of it, so that its run has a

@@ -67,6 +67,7 @@ type Metrics struct {
 	// not be counted down.
 	open  map[messages.Incarnation]struct{}
 	known map[messages.Incarnation]*underway
+	spare []*underway
 }
 
 // NewMetrics makes a registry with all of the runtime's metrics, beside those of
@@ -242,11 +243,7 @@ var blockKinds = []string{"if", "foreach", "parallel"}
 func (m *Metrics) block(inc messages.Incarnation, b *messages.BlockBegin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := m.of(inc)
-	if w.kinds == nil {
-		w.kinds = map[string]string{}
-	}
-	w.kinds[b.ID] = b.BlockKind
+	m.of(inc).kinds[b.ID] = b.BlockKind
 }
 
 // kindOf takes the kind of a control block that has ended; overflow for one that another

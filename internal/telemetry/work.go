@@ -70,18 +70,32 @@ type begun struct {
 func (m *Metrics) of(inc messages.Incarnation) *underway {
 	w := m.known[inc]
 	if w == nil {
-		w = &underway{}
+		if n := len(m.spare); n > 0 {
+			w, m.spare = m.spare[n-1], m.spare[:n-1]
+		} else {
+			w = &underway{actions: map[actionKey]begun{}, kinds: map[string]string{}}
+		}
 		m.known[inc] = w
 	}
 	return w
 }
 
-// rest forgets a turn that is over. m.mu is held.
+// maxSpare bounds what is kept to be used by the next turns.
+const maxSpare = 64
+
+// rest forgets a turn that is over, but for its actions that are not. m.mu is held.
 func (m *Metrics) rest(inc messages.Incarnation) {
-	if w := m.known[inc]; w != nil {
-		if w.kinds, w.provider, w.model = nil, "", ""; len(w.actions) == 0 {
-			delete(m.known, inc)
-		}
+	w := m.known[inc]
+	if w == nil {
+		return
+	}
+	clear(w.kinds)
+	if w.provider, w.model = "", ""; len(w.actions) > 0 {
+		return
+	}
+	delete(m.known, inc)
+	if len(m.spare) < maxSpare {
+		m.spare = append(m.spare, w)
 	}
 }
 
@@ -157,11 +171,7 @@ func (m *Metrics) charge(rec *messages.Record) {
 func (m *Metrics) declared(rec *messages.Record, b *messages.ActionDeclared) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := m.of(rec.Inc)
-	if w.actions == nil {
-		w.actions = map[actionKey]begun{}
-	}
-	w.actions[actionKey{rec.Turn, b.ID}] = begun{tool: b.Name}
+	m.of(rec.Inc).actions[actionKey{rec.Turn, b.ID}] = begun{tool: b.Name}
 }
 
 func (m *Metrics) started(rec *messages.Record, b *messages.ActionStarted) {
