@@ -360,6 +360,7 @@ func (rt *Runtime) openStore() (journal.Store, error) {
 	}
 	store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(rt.cfg.Dir, JournalFile)})
 	rt.ownStore = err == nil
+	rt.metrics.JournalFile(filepath.Join(rt.cfg.Dir, JournalFile))
 	return store, err
 }
 

@@ -378,6 +378,7 @@ func TestDocsMetrics(t *testing.T) {
 	m.ModelCalled(telemetry.ModelCall{First: 1})
 	m.Request("GET", "r", 200, 1)
 	m.Refused("ERR_BUSY", "RUNS")
+	m.JournalFile("x")
 	m.Profile("learned")
 	m.ToolsChanged("notes", 1)
 	families, err := m.Registry().Gather()

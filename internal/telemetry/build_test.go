@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -33,5 +35,17 @@ func TestBuildInfo(t *testing.T) {
 				t.Errorf("%v", m)
 			}
 		})
+	}
+}
+
+func TestJournalFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := NewMetrics()
+	m.JournalFile(path)
+	if v := values(t, m); v["stile_journal_bytes part=file"] != 5 || v["stile_journal_bytes part=log"] != 0 {
+		t.Errorf("%v", v)
 	}
 }

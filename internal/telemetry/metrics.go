@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -323,6 +324,23 @@ func (m *Metrics) Committed(records int, took time.Duration) {
 
 // Synced counts how often the journal has waited for the disk.
 func (m *Metrics) Synced(n int64) { m.journalSyncs.Add(float64(n)) }
+
+// JournalFile has the size of a journal's file, and of its log, looked at when it is asked for. It is
+// called once.
+func (m *Metrics) JournalFile(path string) {
+	for _, f := range []struct{ part, path string }{{"file", path}, {"log", path + "-wal"}} {
+		m.own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "journal_bytes", Help: "Size of the journal's file, and of its log; of a journal that is a file of this host.",
+			ConstLabels: prometheus.Labels{"part": f.part},
+		}, func() float64 {
+			info, err := os.Stat(f.path)
+			if err != nil {
+				return 0
+			}
+			return float64(info.Size())
+		}))
+	}
+}
 
 // kindLabel makes one spelling of a meter's or clock's name: meters are named GAS
 // in the codes and gas in the manifest.
