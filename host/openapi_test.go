@@ -84,6 +84,7 @@ func TestDescription(t *testing.T) {
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
 		"GET /v1/usage", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
 		"POST /v1/chat/completions", "POST /v1/responses", "GET /v1/models", "GET /v1/models/{model}", "GET /mcp", "POST /mcp", "DELETE /mcp", "GET /healthz", "GET /readyz", "GET /metrics",
+		"GET /.well-known/oauth-protected-resource", "GET /.well-known/oauth-protected-resource/mcp",
 		"POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}",
 	}
 	slices.Sort(all)

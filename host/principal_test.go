@@ -139,10 +139,14 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`, auth(all)...)
 	for _, r := range requests(t, d, "s", "abc") {
 		if len(r.scopes) == 0 {
-			if r.path != "/v1/keys" && r.path != "/healthz" && r.path != "/readyz" {
+			status, open := map[string]int{
+				"/v1/keys": 200, "/healthz": 200, "/readyz": 200,
+				"/.well-known/oauth-protected-resource": 404, "/.well-known/oauth-protected-resource/mcp": 404, // there is no issuer
+			}[r.path]
+			if !open {
 				t.Errorf("%s %s is open to all", r.method, r.path)
 			}
-			d.call(http.StatusOK, nil, r.method, r.path, "")
+			d.call(status, nil, r.method, r.path, "")
 			continue
 		}
 		for name, c := range map[string]struct {

@@ -128,6 +128,10 @@ func TestResponseGoesOn(t *testing.T) {
 				t.Errorf("%s: %+v", what, got)
 			}
 		}
+		gone := c.respond(ask("x", `, "conversation": "chat-00000000-0000-7000-8000-000000000000"`))
+		if gone.status != 404 || gone.code != "ERR_NOT_FOUND" {
+			t.Errorf("a conversation that has gone: %+v", gone)
+		}
 		// One that has expired.
 		defer c.srv.Retain()()
 		time.Sleep(26 * time.Hour)

@@ -170,3 +170,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A reply that reached its bound is incomplete, whole and as events.
+func TestCutReply(t *testing.T) {
+	r := &Reply{Request: &Request{}, Name: "resp_0", Run: 1}
+	v := r.Whole("half", Outcome{Run: 1, Cut: true})
+	if v.Status != "incomplete" || v.Incomplete == nil || v.Completed != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// An id has one spelling.
+func TestSpellingOfIDs(t *testing.T) {
+	id := &ID{Inc: messages.Incarnation{0xab, 0xcd}, Run: 7}
+	text := id.response()
+	if ParseID(text) == nil {
+		t.Fatal(text)
+	}
+	head := strings.TrimSuffix(text, "_7")
+	for _, other := range []string{"resp_" + strings.ToUpper(head[len("resp_"):]) + "_7", head + "_07", head + "_+7", text + "_"} {
+		if got := ParseID(other); got != nil {
+			t.Errorf("%s is %+v", other, got)
+		}
+	}
+}
