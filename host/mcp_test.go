@@ -545,3 +545,25 @@ func TestToolResource(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// The client that ends its session ends the calls in it.
+func TestToolSessionEnds(t *testing.T) {
+	goOn := make(chan struct{})
+	d := serve(t, host.Config{}, agentOf("talker", speaks([]string{"one ", "two "}, goOn)))
+	c := newRaw(d)
+	first := c.send("POST", callTalker)
+	if seen := events(t, oneByOne{first.Body}, 1); len(seen) != 1 {
+		t.Fatal(seen)
+	}
+	goOn <- struct{}{}
+	if res := c.send("DELETE", ""); res.StatusCode != 204 {
+		t.Error(res.Status)
+	}
+	seen := events(t, d.ask("GET", "/v1/sessions/s/runs/1/events", "").Body, 100)
+	if last := seen[len(seen)-1].data["body"].(map[string]any); last["reason"] != "ERR_CANCELLED" {
+		t.Errorf("the run ended %v", last)
+	}
+	if res := c.send("GET", "", "Last-Event-ID", "x_0"); res.StatusCode != 404 {
+		t.Error(res.Status)
+	}
+}
