@@ -268,7 +268,7 @@ func TestClocksCutWhatComesAtOnce(t *testing.T) {
 	m := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 		return func(yield func(llm.Chunk, error) bool) {
 			looks.Store(0)
-			defer close(said)
+			close(said) // first: who passes the text on looks at the clock too
 			yield(llm.Chunk{Text: []byte(whole), Finish: messages.FinishStop}, nil)
 		}
 	})
