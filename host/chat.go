@@ -395,7 +395,7 @@ func chatErrorOf(p *problem) chatError {
 	switch {
 	case p.halt:
 		e.Type = typeHalt
-		if !strings.HasPrefix(e.Message, p.Code) {
+		if !strings.Contains(e.Message, p.Code) {
 			e.Message = p.Code + ": " + e.Message
 		}
 	case p.Status == http.StatusUnauthorized:
