@@ -158,8 +158,6 @@ type Life struct {
 	before point // what the conversation had before that
 	// reply reports whether it has the last reply as well.
 	reply bool
-	// open reports whether the end of the last reply is not known yet.
-	open bool
 	// ended is how the connection before ended, until that is recorded.
 	ended messages.ModelSession
 
@@ -202,7 +200,7 @@ func (l *Life) Step(in Input) []Effect {
 		return l.prompt(in)
 	case Settled:
 		if l.state == Settling {
-			l.reply, l.open = l.reply && in.Kept, false
+			l.reply = l.reply && in.Kept
 			return l.choose()
 		}
 	case Connected:
@@ -220,7 +218,7 @@ func (l *Life) Step(in Input) []Effect {
 	case Left:
 		switch l.state {
 		case Asking, Streaming:
-			l.state, l.reply, l.open = Paused, true, true
+			l.state, l.reply = Paused, true // Settle tells what it has
 		case Settling:
 			l.state = Paused
 		case Connecting:
@@ -277,7 +275,7 @@ func (l *Life) anew(what, reason string) []Effect {
 
 // drop forgets what the connection had.
 func (l *Life) drop(what, reason string) {
-	l.state, l.asked, l.before, l.reply, l.open = Idle, point{}, point{}, false, false
+	l.state, l.asked, l.before, l.reply = Idle, point{}, point{}, false
 	l.ended = messages.ModelSession{What: what, Reason: reason, Session: l.session}
 }
 
@@ -311,7 +309,7 @@ func (l *Life) send(sent int) Effect {
 		l.before = point{sent, marks[sent]}
 	}
 	last := len(marks) - 1
-	l.state, l.asked, l.reply, l.open = Asking, point{last, marks[last]}, false, false
+	l.state, l.asked, l.reply = Asking, point{last, marks[last]}, false
 	return Send{Session: l.session, Sent: sent}
 }
 
@@ -375,7 +373,7 @@ func (l *Life) failed(in Failed) []Effect {
 		return []Effect{Shut{}, Fail{}}
 	}
 	// The provider has forgotten what the request was built upon.
-	l.state, l.asked, l.before, l.reply, l.open = Paused, point{}, point{}, false, false
+	l.state, l.asked, l.before, l.reply = Paused, point{}, point{}, false
 	return []Effect{Fail{}}
 }
 

@@ -180,8 +180,8 @@ func (t *Talk) rest() {
 	if t.session != nil && t.life.State() == resume.Paused && !t.ended.Load() {
 		t.timer = time.AfterFunc(t.cfg.Idle, func() { t.gone(resume.ReasonIdle) })
 		t.pool.mu.Lock()
+		defer t.pool.mu.Unlock() // who finds it idle can have it
 		t.place = t.pool.idle.PushBack(t)
-		t.pool.mu.Unlock()
 	}
 	<-t.use
 }

@@ -303,7 +303,7 @@ var outer = []string{
 }
 
 // inner are the rooms whose own tests alone must notice.
-var inner = []string{"host/internal/responses", "internal/attempt", "internal/history", "internal/intake", "internal/load", "internal/pool", "internal/program", "internal/relics", "internal/reply", "internal/wake"}
+var inner = []string{"host/internal/responses", "internal/attempt", "internal/history", "internal/intake", "internal/load", "internal/pool", "internal/program", "internal/relics", "internal/reply", "internal/resume", "internal/talk", "internal/wake"}
 
 // failing names a test of the room, of the machine or of the whole that the mutation makes
 // fail; "" when there is none.
