@@ -47,7 +47,7 @@ export STILE_TEST_NODE_PACKAGES ?= $(CURDIR)/bin/_node
 export STILE_TEST_OPENAPI_PACKAGES ?= $(CURDIR)/bin/_openapi
 NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2 \
                ai@6.0.326 @ai-sdk/openai@3.0.141 @ai-sdk/openai-compatible@2.0.92 @langchain/openai@1.5.8 @langchain/core@1.4.0 \
-               @modelcontextprotocol/conformance@0.1.16 @modelcontextprotocol/inspector-cli@0.15.0
+               @modelcontextprotocol/conformance@0.1.16 @modelcontextprotocol/inspector-cli@0.15.0 esbuild@0.28.2
 OPENAPIPACKAGES = @redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=

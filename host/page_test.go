@@ -75,20 +75,25 @@ func installedIn(t *testing.T, folder, pkg string) (node, packages string, ok bo
 	return "", "", false
 }
 
-// TestPageInBrowser drives the page in a real browser.
-func TestPageInBrowser(t *testing.T) {
-	browser := ""
+// browserOf finds a browser. Without one a test goes on only if none is required.
+func browserOf(t *testing.T) (browser string, ok bool) {
+	t.Helper()
 	for _, name := range []string{os.Getenv("STILE_TEST_BROWSER"), "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
+			return path, true
 		}
 	}
-	if browser == "" {
-		if os.Getenv("STILE_REQUIRE_BROWSER") != "" {
-			t.Fatal("a browser is required and there is none: install chromium")
-		}
-		t.Log("ran without a browser")
+	if os.Getenv("STILE_REQUIRE_BROWSER") != "" {
+		t.Fatal("a browser is required and there is none: install chromium")
+	}
+	t.Log("ran without a browser")
+	return "", false
+}
+
+// TestPageInBrowser drives the page in a real browser.
+func TestPageInBrowser(t *testing.T) {
+	browser, ok := browserOf(t)
+	if !ok {
 		return
 	}
 	node, packages, ok := installed(t, "playwright-core")
