@@ -24,3 +24,9 @@ type RecordQuery struct {
 func (s *Session) Query(ctx context.Context, q RecordQuery) iter.Seq2[*Record, error] {
 	return follow.Query(q).Select(ctx, s.rt.store, s.inc)
 }
+
+// Query reads the records of an incarnation that q selects, as Session.Query does. It wakes no
+// session.
+func (a *Archive) Query(ctx context.Context, inc messages.Incarnation, q RecordQuery) iter.Seq2[*Record, error] {
+	return follow.Query(q).Select(ctx, a.store, inc)
+}

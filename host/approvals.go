@@ -33,6 +33,7 @@ type word struct {
 }
 
 func (s *Server) approvalRoutes() {
+	s.inboxRoute()
 	route(s, get("list-approvals", "/v1/sessions/{id}/approvals", "The calls that wait for approval", "approvals"),
 		func(ctx context.Context, in *sessionIn) (*answered[approvalList], error) {
 			ses, err := s.find(ctx, in.ID)

@@ -82,6 +82,9 @@ type sessionChange struct {
 // maxLooked bounds the sessions that one request for a list looks at.
 const maxLooked = 10_000
 
+// maxJudged bounds those whose last run it reads.
+const maxJudged = 1000
+
 type listIn struct {
 	After        string    `query:"after" maxLength:"128" doc:"next of the page before; an id lists by id behind it"`
 	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
@@ -92,12 +95,14 @@ type listIn struct {
 	Q            string    `query:"q" maxLength:"200" doc:"only sessions whose title contains this, in letters of either case"`
 	CreatedAfter time.Time `query:"created_after" doc:"only sessions that were created later"`
 	UpdatedAfter time.Time `query:"updated_after" doc:"only sessions that changed later"`
+	Decision     string    `query:"decision" enum:"DONE,ABORT,HALT" doc:"only sessions whose last run has ended so; a request looks at 1,000 sessions at most then"`
+	Last         bool      `query:"last" doc:"with the decision of each session's last run"`
 	Ephemeral    bool      `query:"ephemeral" doc:"also conversations that clients of OpenAI began without a session"`
 }
 
 // filtered reports whether the request selects among sessions.
 func (in *listIn) filtered() bool {
-	return in.Agent != "" || in.State != "" || len(in.Tag) > 0 || in.Q != "" || !in.CreatedAfter.IsZero() || !in.UpdatedAfter.IsZero()
+	return in.Agent != "" || in.State != "" || in.Decision != "" || len(in.Tag) > 0 || in.Q != "" || !in.CreatedAfter.IsZero() || !in.UpdatedAfter.IsZero()
 }
 
 func (s *Server) listRoutes() {
@@ -174,15 +179,19 @@ func (s *Server) list(ctx context.Context, in *listIn) (*answered[sessionList], 
 			return nil, err
 		}
 	}
+	most := maxLooked
+	if in.Decision != "" {
+		most = maxJudged
+	}
 	out := answered[sessionList]{Body: sessionList{Sessions: []sessionView{}}}
 	for looked, hidden := 0, 0; ; {
-		q.Limit = min(in.Limit+1-len(out.Body.Sessions)+hidden, maxLooked) // one more says whether there is a page behind
+		q.Limit = min(in.Limit+1-len(out.Body.Sessions)+hidden, most) // one more says whether there is a page behind
 		page, err := s.rt.Archive().Listings(ctx, q)
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range page {
-			if len(out.Body.Sessions) == in.Limit || looked == maxLooked || hidden == maxLooked {
+			if len(out.Body.Sessions) == in.Limit || looked == most || hidden == maxLooked {
 				out.Body.Next = cursor(q.AfterUpdated, q.AfterInc)
 				return &out, nil
 			}
@@ -200,6 +209,14 @@ func (s *Server) list(ctx context.Context, in *listIn) (*answered[sessionList], 
 				return nil, err
 			}
 			if in.State != "" && v.State != in.State {
+				continue
+			}
+			if in.Last || in.Decision != "" {
+				if v.Decision, v.Code, err = s.lastRun(ctx, &l.Head); err != nil {
+					return nil, err
+				}
+			}
+			if in.Decision != "" && v.Decision != in.Decision {
 				continue
 			}
 			v.Agent, v.AgentKnown, v.Title, v.Tags = l.Agent, s.rt.Knows(l), l.Title, l.Tags

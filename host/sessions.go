@@ -63,6 +63,8 @@ type sessionView struct {
 	Updated    string   `json:"updated,omitempty" format:"date-time" doc:"when an input came, a run began, waited or ended, or the session was described or closed, last"`
 	Title      string   `json:"title,omitempty"`
 	Tags       []string `json:"tags,omitempty" doc:"key or key=value, sorted"`
+	Decision   string   `json:"decision,omitempty" enum:"DONE,ABORT,HALT" doc:"of the last run, once it has ended; in lists with last=true"`
+	Code       string   `json:"code,omitempty" doc:"why, for HALT; in lists with last=true"`
 }
 
 type sessionList struct {
@@ -155,6 +157,7 @@ func (s *Server) sessionRoutes() {
 				}
 			}}, nil
 		})
+	s.recordRoutes()
 	s.keyRoutes()
 }
 

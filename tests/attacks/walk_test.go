@@ -45,6 +45,8 @@ var routes = map[string]route{
 	"DELETE /v1/sessions/{id}":                      {scope: "admin", names: "session"},
 	"GET /v1/sessions/{id}/export":                  {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/events":                  {scope: "read", names: "session"},
+	"GET /v1/sessions/{id}/records":                 {scope: "read", names: "session"},
+	"GET /v1/approvals":                             {scope: "read", lists: true},
 	"GET /v1/sessions/{id}/decisions":               {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/runs":                    {scope: "read", names: "session"},
 	"PATCH /v1/sessions/{id}":                       {scope: "submit", names: "session", body: `{"title": "x"}`},
