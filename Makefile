@@ -6,6 +6,7 @@
 #   make long    the suites that take minutes: kills, histories, stores, simulated worlds,
 #                providers, clients of others, fuzzing
 #   make clients the tests that speak to programs of others: Node, a browser, MCP servers
+#   make pictures  the pictures of the console in docs, made by its tests
 #   make fuzz    every fuzz target, FUZZTIME each (default 2000x: that many inputs)
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
@@ -45,7 +46,7 @@ MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextpro
 export STILE_TEST_NODE_PACKAGES ?= $(CURDIR)/bin/_node
 # What reads /openapi.json: the generator of types needs an older compiler than the tests of clients.
 export STILE_TEST_OPENAPI_PACKAGES ?= $(CURDIR)/bin/_openapi
-NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2 \
+NODEPACKAGES = openai@7.57.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2 axe-core@4.14.1 \
                ai@6.0.326 @ai-sdk/openai@3.0.141 @ai-sdk/openai-compatible@2.0.92 @langchain/openai@1.5.8 @langchain/core@1.4.0 \
                @modelcontextprotocol/conformance@0.1.16 @modelcontextprotocol/inspector-cli@0.15.0 esbuild@0.28.2
 OPENAPIPACKAGES = @redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3
@@ -72,8 +73,8 @@ RACE       ?= $(if $(shell command -v gcc),-race)
 PLAIN       = CGO_ENABLED=0 $(GO)
 LITE        = $(PLAIN) run -tags lite ./cmd/stile
 # Suites that take minutes: kills, histories, stores under power failures and damaged
-# bits, simulated worlds, mutated vectors. make long has them.
-LONG        = ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
+# bits, simulated worlds, mutated vectors, the console in a browser. make long has them.
+LONG        = ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
 # What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
 VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
 WITHVENDORS = Provider|SharedJournal|Tracing|Native|ModelOptions
@@ -84,7 +85,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients pictures crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -163,7 +164,10 @@ clients: mcp-servers node-packages
 	$(GOTEST) ./clients/js ./host ./tools/mcp
 	$(GOTEST) -run '^TestMCPNode$$' ./tests
 	@$(GOTEST) -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
-	@$(GOTEST) -v -run '^TestPageInBrowser$$' ./host | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /host: the page /p'
+
+# Of docs/console.md and the README.
+pictures: node-packages
+	STILE_PICTURES=$(CURDIR)/docs $(PLAIN) test -count=1 -vet=off -tags lite -run '^TestConsole$$' ./tests/console
 
 # One build for all targets of a package. go test runs the seeds; here the inputs are new.
 fuzz:

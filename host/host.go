@@ -333,7 +333,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.responseRoutes(mux)
 	s.toolRoutes(mux)
 	s.resourceRoutes(mux)
-	s.require(public, page.Register(mux)...)
+	s.require(public, page.Register(mux, s.noPath)...)
 	s.usageRoutes()
 	s.reloadRoutes()
 	s.tokenRoutes()
@@ -348,9 +348,11 @@ func (s *Server) routes(mux *http.ServeMux) {
 			s.refuse(w, r, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "here is no "+r.Method))
 			return
 		}
-		s.refuse(w, r, noSuchPath(r))
+		s.noPath(w, r)
 	})
 }
+
+func (s *Server) noPath(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, noSuchPath(r)) }
 
 // methodsAt lists the methods that the path of a request has an operation for. The mux
 // answers 405 by itself only where nothing matches all paths.

@@ -231,7 +231,7 @@ func rightRows(w *world) (rows []row) {
 	}
 	for _, path := range []string{
 		"/metrics", "/v1/agents", "/v1/usage", "/v1/sessions", "/v1/tokens", "/v1/models", "/v1/models/talker", "/debug/pprof/", "/debug/vars", "/debug/pprof/heap", "//v1/sessions", "/v1//sessions", "/V1/sessions", "/v1/sessions/", "/./v1/sessions", "/v1/../v1/sessions",
-		"/v1/sessions/secret/../secret", "/assets/../../stile-data/keys.json", "/assets/..%2f..%2fstile-data/keys.json", "/assets/%2e%2e/%2e%2e/keys.json", "/assets/page.css/../../keys.json", "/stile-data/keys.json", "/.git/config", "/.env", "/assets/", "/assets/page.go", "/openapi.json/../v1/sessions",
+		"/v1/sessions/secret/../secret", "/assets/../../stile-data/keys.json", "/assets/..%2f..%2fstile-data/keys.json", "/assets/%2e%2e/%2e%2e/keys.json", "/assets/console.css/../../keys.json", "/stile-data/keys.json", "/.git/config", "/.env", "/assets/", "/assets/page.go", "/openapi.json/../v1/sessions",
 		"/healthz/../v1/sessions", "/v1/keys/private", "/%2e%2e/%2e%2e/etc/passwd", "/v1/sessions%2fsecret", "/v1/sessions;x/secret", "/mcp/../v1/sessions", "/metrics/", "/metrics%00",
 	} {
 		path := path

@@ -81,20 +81,16 @@ var routes = map[string]route{
 	"GET /openapi-3.0.json":                         {scope: public},
 	"GET /openapi-3.0.yaml":                         {scope: public},
 	"GET /{$}":                                      {scope: public},
-	"GET /assets/page.css":                          {scope: public},
-	"GET /assets/page.js":                           {scope: public},
-	"GET /assets/plain.js":                          {scope: public},
-	"GET /assets/stile.js":                          {scope: public},
-	"GET /assets/words.js":                          {scope: public},
+	"GET /assets/{file}":                            {scope: public},
 	"/":                                             {scope: public},
 }
 
 // computed are patterns that the host's source puts together, by how it does.
 var computed = map[string][]string{
 	`method+" /mcp"`: {"GET /mcp", "POST /mcp", "DELETE /mcp"},
-	`"GET "+f.path`:  nil, // the page's: its paths are literals, and are found as such
+	`"GET "+p`:       nil, // the page's: its paths are literals, and are found as such
 	// What says whose the scopes of other patterns are.
-	`p`: nil, `op.Method+" "+op.Path`: nil, `page.Register(mux)`: nil,
+	`p`: nil, `op.Method+" "+op.Path`: nil, `page.Register(mux, s.noPath)`: nil,
 }
 
 // patterns are the routes that the host registers beside those of its description, as its

@@ -90,6 +90,14 @@ func billOf(info *debug.BuildInfo, version string, modules []module) ([]byte, er
 		}
 		doc.Components = append(doc.Components, c)
 	}
+	for _, m := range modules {
+		if isEmbedded(m) {
+			c := part("library", strings.TrimPrefix(m.path, fromNPM), m.version, "", m.licences())
+			c.Purl = "pkg:npm/" + c.Name + "@" + m.version
+			c.Ref = c.Purl
+			doc.Components = append(doc.Components, c)
+		}
+	}
 	var refs []string
 	for _, c := range doc.Components {
 		refs = append(refs, c.Ref)

@@ -42,10 +42,20 @@ func main() {
 	}
 }
 
+// parts are what of others is in the command: modules of Go, and libraries of the console.
+func parts(root string) ([]module, error) {
+	modules, err := linked(root, "./cmd/stile")
+	if err != nil {
+		return nil, err
+	}
+	more, err := embedded(root)
+	return append(modules, more...), err
+}
+
 func run(out io.Writer, notice, check, old bool, binary, version string) error {
 	switch {
 	case notice, check:
-		modules, err := linked(root, "./cmd/stile")
+		modules, err := parts(root)
 		if err != nil {
 			return err
 		}
@@ -80,7 +90,7 @@ func run(out io.Writer, notice, check, old bool, binary, version string) error {
 		if err != nil {
 			return err
 		}
-		modules, err := linked(root, "./cmd/stile")
+		modules, err := parts(root)
 		if err != nil {
 			return err
 		}

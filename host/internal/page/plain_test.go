@@ -42,7 +42,7 @@ func TestPlain(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", `
 		import { readFileSync } from "node:fs";
-		const source = readFileSync("plain.js", "utf8");
+		const source = readFileSync("app/plain.js", "utf8");
 		const { plainly } = await import("data:text/javascript;base64," + Buffer.from(source).toString("base64"));
 		process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(plainly)));`)
 	cmd.Stdin = bytes.NewReader(in)

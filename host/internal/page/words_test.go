@@ -54,7 +54,7 @@ func TestWords(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", `
 		import { readFileSync } from "node:fs";
-		const source = readFileSync("words.js", "utf8");
+		const source = readFileSync("app/words.js", "utf8");
 		const { words } = await import("data:text/javascript;base64," + Buffer.from(source).toString("base64"));
 		process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(words)));`)
 	cmd.Stdin = bytes.NewReader(in)

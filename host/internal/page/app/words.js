@@ -1,3 +1,4 @@
+// What an event of a session says, in a line.
 const joined = (...parts) => parts.filter(Boolean).join(" ");
 
 /** How an event is shown: a class, and a text. */

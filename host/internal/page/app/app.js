@@ -1,0 +1,85 @@
+// The console: what a person opens to understand and steer agents. It is a client like any
+// other, over the public API; what comes from the host is put into the page as text.
+import { useCell } from "./cell.js";
+import { api, failed, reached, token, trouble, wanted } from "./host.js";
+import { cls, html, render, useEffect, useState } from "./html.js";
+import { Keys } from "./keys.js";
+import { route } from "./route.js";
+import { Session } from "./session.js";
+import { agents, list, Sessions } from "./sessions.js";
+
+const themes = ["auto", "light", "dark"];
+
+function useTheme() {
+  const [theme, set] = useState(localStorage.getItem("stile-theme") ?? "auto");
+  useEffect(() => {
+    if (theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    localStorage.setItem("stile-theme", theme);
+  }, [theme]);
+  return [theme, () => set(themes[(themes.indexOf(theme) + 1) % themes.length])];
+}
+
+function Access() {
+  const state = useCell(wanted);
+  if (!state) return null;
+  const enter = (e) => {
+    e.preventDefault();
+    token.set(new FormData(e.target).get("token"));
+    start();
+  };
+  return html`<form id="access" class="access" onSubmit=${enter}>
+    <h1>${state === "refused" ? "The token is not good any more" : "This host wants a token"}</h1>
+    <p class="quiet">${state === "refused" ? "It is wrong, has expired or was revoked. Nothing that you sent is lost; show another one to go on." : "An administrator makes one with stile tokens create."}</p>
+    <label>Token <input name="token" type="password" autocomplete="off" required ref=${(e) => e?.focus()} /></label>
+    <button class="primary">Go on</button>
+  </form>`;
+}
+
+function Notices() {
+  const what = useCell(trouble);
+  const there = useCell(reached);
+  return html`<div class="notices">
+    ${!there && html`<p class="notice" role="status">The host does not answer; the console goes on as soon as it does.</p>`}
+    ${what && html`<p class="notice trouble" id="trouble" role="alert"><span>${[what.code, what.text].filter(Boolean).join(": ")}</span><button class="plain small" aria-label="Close" onClick=${() => trouble.set(null)}>✕</button></p>`}
+  </div>`;
+}
+
+function Bar({ theme, turn, help }) {
+  const at = useCell(route);
+  return html`<header class="bar">
+    <a class="mark" href="#/">stile</a>
+    <nav aria-label="Pages"><a href="#/" aria-current=${at.page === "sessions" ? "page" : undefined}>Sessions</a></nav>
+    <span class="space"></span>
+    <button class="plain small" onClick=${turn} title="Light or dark">${theme}</button>
+    <button class="plain small" onClick=${help} title="Keys (?)">Keys</button>
+  </header>`;
+}
+
+function App() {
+  const at = useCell(route);
+  const want = useCell(wanted);
+  const [help, setHelp] = useState(false);
+  const [theme, turn] = useTheme();
+  useEffect(() => {
+    document.title = at.id ? at.id + " · stile" : "stile";
+  }, [at.id]);
+  return html`<div class=${cls("app", at.page, at.id && "one")}>
+    <${Bar} theme=${theme} turn=${turn} help=${() => setHelp(true)} />
+    <${Notices} />
+    ${want ? html`<main class="pane"><${Access} /></main>` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
+    <${Keys} help=${help} setHelp=${setHelp} />
+  </div>`;
+}
+
+async function start() {
+  try {
+    agents.set(await api.agents());
+    if (!wanted.get()) await list();
+  } catch (err) {
+    failed(err);
+  }
+}
+
+render(html`<${App} />`, document.getElementById("app"));
+start();

@@ -1,0 +1,145 @@
+// A session: its head, its views, the questions that wait in it, and the field to speak to it.
+import { Approval } from "./approvals.js";
+import { useCell } from "./cell.js";
+import { attempt } from "./host.js";
+import { cls, html, useEffect, useRef, useState } from "./html.js";
+import { Copy, Inspect } from "./inspect.js";
+import { Live } from "./live.js";
+import { Records } from "./log.js";
+import { go, route } from "./route.js";
+import { freshen } from "./sessions.js";
+import { internals, Talk } from "./talk.js";
+import { Timeline } from "./timeline.js";
+
+/** The views, in the order of their keys. */
+export const tabs = [
+  ["talk", "Conversation"],
+  ["time", "Time line"],
+  ["records", "Records"],
+];
+
+/** The session that is shown, for keys. @type {{live: Live | null}} */
+export const shown = { live: null };
+
+/** A session that is watched as long as it is shown. */
+function useLive(id) {
+  const [live, set] = useState(null);
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const l = new Live(id);
+    const off = l.watch(() => tick((n) => n + 1));
+    set((shown.live = l));
+    l.run();
+    return () => {
+      off();
+      l.close();
+      if (shown.live === l) shown.live = null;
+    };
+  }, [id]);
+  return live?.id === id ? live : null;
+}
+
+export async function cancel(live) {
+  const run = live?.view?.run;
+  if (run) await attempt(() => live.session.cancel(run));
+  await live?.refresh();
+}
+
+function Title({ live }) {
+  const [edit, set] = useState(false);
+  const view = live.view;
+  const save = async (e) => {
+    e.preventDefault();
+    const title = new FormData(e.target).get("title");
+    set(false);
+    await attempt(() => live.session.describe({ title }));
+    await live.refresh();
+    freshen();
+  };
+  if (edit) return html`<form class="title" onSubmit=${save}><input name="title" aria-label="Title" maxlength="200" value=${view.title ?? ""} onKeyDown=${(e) => e.key === "Escape" && set(false)} ref=${(e) => e?.focus()} /><button class="small">Save</button></form>`;
+  return html`<h1 id="name"><button class="quietly" title="Give a title" onClick=${() => set(true)}>${view?.title || live.id}</button></h1>`;
+}
+
+function Head({ live }) {
+  const view = live.view;
+  const at = useCell(route);
+  const inside = useCell(internals);
+  const busy = view && (view.state === "running" || view.state === "suspended");
+  return html`<header class="head">
+    <button class="plain small back" onClick=${() => go({ page: "sessions", id: "" })} aria-label="All sessions">‹</button>
+    <div class="who">
+      <${Title} live=${live} />
+      <p class="quiet">
+        ${view && html`<span id="state" class=${cls("state", view.state)}>${view.state === "suspended" ? "waiting" : view.state}</span><span>${view.agent}</span>`}
+        ${view?.title && html`<span class="mono">${live.id}</span>`}<${Copy} text=${live.id} what="the id" />
+        ${(view?.tags ?? []).map((t) => html`<span class="tag">${t}</span>`)}
+      </p>
+    </div>
+    <div class="acts">
+      ${busy && html`<button id="cancel" class="danger small" onClick=${() => cancel(live)} title="Cancel the run (.)">Cancel</button>`}
+      <button class="small" aria-pressed=${inside} onClick=${() => internals.set(!inside)} title="Thoughts and other internals (i)">Internals</button>
+    </div>
+    <nav class="tabs" aria-label="Views">${tabs.map(([tab, name], i) => html`<a href=${`#/s/${encodeURIComponent(live.id)}${tab === "talk" ? "" : "/" + tab}`} aria-current=${at.tab === tab ? "page" : undefined} title=${`${name} (${i + 1})`}>${name}</a>`)}</nav>
+  </header>`;
+}
+
+function Say({ live }) {
+  const box = useRef(null);
+  const [sending, set] = useState(false);
+  const send = async () => {
+    const text = box.current.value;
+    if (!text.trim() || sending) return;
+    set(true);
+    const ok = await attempt(async () => {
+      await live.session.call("POST", "/runs", { body: { input: text } });
+      return true;
+    });
+    set(false);
+    if (ok) box.current.value = "";
+    await live.refresh();
+    freshen();
+  };
+  const key = (e) => {
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
+      e.preventDefault();
+      send();
+    }
+  };
+  const gone = live.view && !live.view.agent_known;
+  return html`<form class="say" onSubmit=${(e) => (e.preventDefault(), send())}>
+    <textarea id="say" ref=${box} rows="1" maxlength="524288" aria-label="Message" placeholder=${gone ? "The host does not have this session's agent any more" : "Message (Enter sends, Shift+Enter breaks the line)"} disabled=${gone} onKeyDown=${key}></textarea>
+    <button class="primary" disabled=${sending || gone}>Send</button>
+  </form>`;
+}
+
+function View({ live, at }) {
+  switch (at.tab) {
+    case "time":
+      return html`<${Timeline} live=${live} at=${at} />`;
+    case "records":
+      return html`<${Records} live=${live} at=${at} />`;
+    default:
+      return html`<${Talk} live=${live} />`;
+  }
+}
+
+export function Session({ id }) {
+  const live = useLive(id);
+  const at = useCell(route);
+  if (!live) return html`<main class="pane"></main>`;
+  if (live.missing) {
+    return html`<main class="pane"><header class="head"><button class="plain small back" onClick=${() => go({ page: "sessions", id: "" })} aria-label="All sessions">‹</button><h1 id="name">${id}</h1></header>
+      <p class="trouble" role="alert">${live.missing.code}: ${live.missing.message}</p></main>`;
+  }
+  return html`<main class=${cls("pane", at.record > 0 && "open")}>
+    <${Head} live=${live} />
+    <div class="body">
+      <div class="view">
+        <${View} key=${at.tab} live=${live} at=${at} />
+        ${live.approvals.length > 0 && html`<div class="approvals" aria-live="polite">${live.approvals.map((a) => html`<${Approval} key=${a.id + a.digest} session=${id} call=${a} done=${() => live.refresh()} />`)}</div>`}
+        ${at.tab === "talk" && html`<${Say} live=${live} />`}
+      </div>
+      ${at.record > 0 && html`<${Inspect} live=${live} at=${at} />`}
+    </div>
+  </main>`;
+}

@@ -1,0 +1,145 @@
+// The conversation as a person reads it: what was said, what was done, why it stopped. Thoughts
+// and other internals are there when they are asked for.
+import { cell, useCell } from "./cell.js";
+import { brief, money, pretty, span } from "./format.js";
+import { cls, Component, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { plainly } from "./plain.js";
+import { go } from "./route.js";
+import { instant } from "./spans.js";
+import { taken } from "./story.js";
+import { ended, why } from "./why.js";
+
+/** Whether internals are shown. */
+export const internals = cell(false);
+
+const oneLine = (text, n = 110) => {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > n ? line.slice(0, n) + "…" : line;
+};
+
+function Call({ a }) {
+  const [open, turn] = useState(false);
+  const took = a.ended && a.attempts.length ? span(instant(a.ended) - instant(a.attempts[0].at)) : "";
+  const denied = a.asked.findLast((q) => q.state === "deny");
+  const waits = a.asked.some((q) => q.state === "confirm") && !a.asked.some((q) => q.state !== "confirm") && !a.ended;
+  const state = a.state || (waits ? "waiting" : a.attempts.length ? "running" : "queued");
+  return html`<div class=${cls("call", state)}>
+    <button class="head" aria-expanded=${open} onClick=${() => turn(!open)}>
+      <span class="dot" aria-hidden="true"></span><b>${plainly(a.name || a.type)}</b><code>${plainly(oneLine(a.args, 90))}</code>
+      <span class="end">${state === "ok" ? took : state}${a.total ? ` ${Math.round((a.done / a.total) * 100)} %` : ""}</span>
+    </button>
+    ${denied && html`<p class="why">${plainly(["Denied", denied.by && `by ${denied.by}`].filter(Boolean).join(" ") + (denied.reason ? ": " + denied.reason : ""))}</p>`}
+    ${!denied && a.state && a.state !== "ok" && html`<p class="why">${plainly(ended(a))}</p>`}
+    ${open &&
+    html`<div class="inside">
+      <h4>Arguments</h4><pre tabindex="0">${plainly(pretty(a.args))}</pre>
+      ${(a.result || a.text) && html`<h4>Result</h4><pre tabindex="0">${plainly(pretty(a.result || a.text))}</pre>`}
+      <button class="link" onClick=${() => go({ record: a.seq })}>Records and hashes</button>
+      ${a.attempts.filter((x) => x.child).map((x) => html`<a class="link" href=${"#/s/" + encodeURIComponent(x.child.split(":").slice(2).join(":"))}>Session of the agent</a>`)}
+    </div>`}
+    ${!open && a.text && !a.ended && html`<pre class="growing" tabindex="0">${plainly(a.text.slice(-2000))}</pre>`}
+  </div>`;
+}
+
+/** The foot of a turn: how long it took, what it used, how it ended. */
+function Foot({ t, id }) {
+  const sum = taken(t);
+  return html`<div class=${cls("foot", t.decision === "HALT" && "halt")}>
+    <a class="link" href=${`#/s/${encodeURIComponent(id)}/time?turn=${t.n}`} title="Time line of the turn">turn ${t.n}</a>
+    <span>${t.ended ? span(instant(t.ended) - instant(t.at)) : "…"}</span>
+    ${sum.requests > 0 && html`<span>${brief(sum.input)} → ${brief(sum.output)} tokens</span>`}
+    ${sum.cost > 0 && html`<span>${money(sum.cost)}</span>`}
+    <span>${t.code || t.decision.toLowerCase()}</span>
+    <button class="link" onClick=${() => go({ record: t.endSeq || t.seq })}>record</button>
+  </div>`;
+}
+
+function Said({ item }) {
+  const label = item.label ? html`<span class="label">${plainly(item.label)}</span>` : null;
+  return html`<div class=${cls("said", item.kind, !item.done && "growing")} data-kind=${item.kind}>${label}${item.text.replace(/\n+$/, "")}</div>`;
+}
+
+function ItemOf({ item, turns, id }) {
+  switch (item.kind) {
+    case "call":
+      return html`<${Call} a=${item.action} />`;
+    case "user":
+      return html`<div class="user" data-kind="user">${item.text}</div>`;
+    case "turn":
+      return html`<${Foot} t=${turns.get(item.turn)} id=${id} />`;
+    case "output":
+      return html`<pre class="output" tabindex="0">${plainly(pretty(item.text))}</pre>`;
+    case "error":
+    case "lint":
+      return html`<div class=${"internal " + item.kind}><b>${item.code}</b> ${plainly(item.text)}</div>`;
+    case "note":
+      return html`<div class="note">${plainly(item.text)}</div>`;
+    default:
+      return html`<${Said} item=${item} />`;
+  }
+}
+
+/** One run; it renders only when it changed. */
+class RunOf extends Component {
+  shouldComponentUpdate(next) {
+    const was = this.props;
+    return next.version !== was.version || next.inside !== was.inside || next.id !== was.id || next.run !== was.run;
+  }
+
+  render({ run, turns, inside, id }) {
+    const items = run.items.filter((i) => (inside || !i.hidden) && (i.kind === "call" || i.kind === "turn" || i.kind === "user" || i.text.trim() || i.code));
+    const bad = run.state === "ended" && run.decision !== "DONE";
+    const last = run.turns.at(-1);
+    return html`<section class=${cls("run", run.withdrawn && "withdrawn")} aria-label=${"Run " + run.n} data-run=${run.n}>
+      ${items.map((item) => html`<${ItemOf} key=${item.key} item=${item} turns=${turns} id=${id} />`)}
+      ${run.state === "running" && html`<div class="working" role="status"><span></span><span></span><span></span>${last && !last.requests.length ? " begins" : ""}</div>`}
+      ${bad &&
+      html`<div class=${cls("stopped", run.decision)} role="note">
+        <p>${plainly(why(run))}</p>
+        <p class="quiet"><b>${[run.decision, run.code].filter(Boolean).join(" ")}</b>${last ? html` in <button class="link" onClick=${() => go({ record: last.endSeq || run.endSeq })}>turn ${last.n}</button>` : ""}</p>
+      </div>`}
+      ${run.state === "ended" && html`<${RunFoot} run=${run} id=${id} />`}
+    </section>`;
+  }
+}
+
+function RunFoot({ run, id }) {
+  const sum = run.turns.map(taken).reduce((a, b) => ({ input: a.input + b.input, output: a.output + b.output, cost: a.cost + b.cost }), { input: 0, output: 0, cost: 0 });
+  return html`<div class="foot runfoot">
+    <a class="link" href=${`#/s/${encodeURIComponent(id)}/time?run=${run.n}`} title="Time line">${run.at ? span(instant(run.ended) - instant(run.at)) : "never began"}</a>
+    ${run.turns.length > 1 && html`<span>${run.turns.length} turns</span>`}
+    ${sum.input + sum.output > 0 && html`<span>${brief(sum.input)} → ${brief(sum.output)} tokens</span>`}
+    ${sum.cost > 0 && html`<span>${money(sum.cost)}</span>`}
+    ${run.decision === "DONE" && html`<span class="done">done</span>`}
+  </div>`;
+}
+
+/** @param {{live: import("./live.js").Live}} p */
+export function Talk({ live }) {
+  const inside = useCell(internals);
+  const box = useRef(null);
+  const end = useRef(true);
+  const before = useRef({ height: 0, first: 0 });
+  const { story } = live;
+  const runs = story.list();
+  const first = story.records[0]?.seq ?? 0;
+  useLayoutEffect(() => {
+    const e = box.current;
+    if (before.current.first > first && first > 0) e.scrollTop += e.scrollHeight - before.current.height; // older ones came in front
+    else if (end.current) e.scrollTop = e.scrollHeight;
+    before.current = { height: e.scrollHeight, first };
+  });
+  const scrolled = (e) => {
+    const el = e.target;
+    end.current = el.scrollHeight - el.scrollTop - el.clientHeight < 60;
+    if (el.scrollTop < 400) live.earlier();
+  };
+  useEffect(() => {
+    if (live.next && box.current.scrollHeight <= box.current.clientHeight) live.earlier();
+  });
+  return html`<div class="talk" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="Conversation">
+    ${live.next > 0 && html`<p class="none"><button class="link" onClick=${() => live.earlier()}>Earlier</button></p>`}
+    ${runs.filter((r) => r.n > 0).map((r) => html`<${RunOf} key=${r.n} run=${r} version=${r.version} turns=${story.turns} inside=${inside} id=${live.id} />`)}
+    ${!live.loading && !runs.some((r) => r.n > 0) && html`<p class="none">Nothing was said yet.</p>`}
+  </div>`;
+}

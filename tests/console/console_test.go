@@ -1,0 +1,313 @@
+// Package console has the tests of the console in a real browser, against hosts that it serves.
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// hostileText is a model's wish to be more than text.
+const hostileText = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script><a href="javascript:alert(1)">x</a>`
+
+// nodePackages is where npm put what tests in Node use: a folder with node_modules.
+const nodePackages = "STILE_TEST_NODE_PACKAGES"
+
+// browser finds the browser, Node and its packages. Without one of them the tests say so, and
+// fail if they are required.
+func browser(t *testing.T) (browser, node, packages string, ok bool) {
+	t.Helper()
+	for _, name := range []string{os.Getenv("STILE_TEST_BROWSER"), "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		if os.Getenv("STILE_REQUIRE_BROWSER") != "" {
+			t.Fatal("a browser is required and there is none: install chromium")
+		}
+		t.Log("ran without a browser")
+		return "", "", "", false
+	}
+	node, err := exec.LookPath("node")
+	packages = os.Getenv(nodePackages)
+	if err == nil && packages != "" {
+		if packages, err = filepath.Abs(packages); err == nil {
+			_, err = os.Stat(filepath.Join(packages, "node_modules", "axe-core"))
+		}
+	}
+	if err != nil || packages == "" {
+		if os.Getenv("STILE_REQUIRE_NODE") != "" {
+			t.Fatalf("playwright-core and axe-core are required and not in %s=%q: %v", nodePackages, packages, err)
+		}
+		t.Log("ran without the packages of Node; make test installs them when there is npm")
+		return "", "", "", false
+	}
+	return browser, node, packages, true
+}
+
+// model is a model as a function.
+type model func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error]
+
+func (m model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return m(ctx, req)
+}
+
+// says gives the pieces, and ends.
+func says(pieces ...string) model {
+	return func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			for _, p := range pieces {
+				if !yield(llm.Chunk{Text: []byte(p)}, nil) {
+					return
+				}
+			}
+			yield(llm.Chunk{Finish: messages.FinishComplete, Usage: messages.Usage{Input: 120, Output: 12}}, nil)
+		}
+	}
+}
+
+// A world is a host on a journal of its own, which can go and come back at its address.
+type world struct {
+	t      *testing.T
+	dir    string
+	addr   string
+	agents []*stile.Agent
+	goOn   chan struct{}
+
+	mu   sync.Mutex
+	stop func()
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", w.addr)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	rt, err := stile.New(ctx, stile.Config{Dir: w.dir, Agents: w.agents})
+	if err != nil {
+		w.t.Error(err)
+		cancel()
+		return
+	}
+	srv, err := host.New(host.Config{Runtime: rt, Agents: w.agents})
+	if err != nil {
+		w.t.Error(err)
+		cancel()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = srv.Serve(ctx, l, 100*time.Millisecond) // runs that are left go on at the next start
+	}()
+	w.stop = func() {
+		cancel()
+		<-ended
+		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = rt.Close(end)
+	}
+}
+
+// lever is what the tests in the browser move the world with.
+func (w *world) lever() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/go", func(http.ResponseWriter, *http.Request) { w.goOn <- struct{}{} })
+	mux.HandleFunc("/stop", func(http.ResponseWriter, *http.Request) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stop()
+	})
+	mux.HandleFunc("/start", func(http.ResponseWriter, *http.Request) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.start()
+	})
+	return mux
+}
+
+// talker says one word, and the rest when it is let.
+func (w *world) talker() *stile.Agent {
+	man := manifest.Default("plain")
+	man.Name, man.Summary = "talker", hostileText
+	return &stile.Agent{Manifest: man, Model: model(func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			if !yield(llm.Chunk{Text: []byte("one ")}, nil) {
+				return
+			}
+			select {
+			case <-w.goOn:
+				if yield(llm.Chunk{Text: []byte(hostileText)}, nil) {
+					yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+				}
+			case <-ctx.Done():
+				yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+			}
+		}
+	})}
+}
+
+// plain answers in its first words.
+func plain(name string, m llm.Model) *stile.Agent {
+	man := manifest.Default("plain")
+	man.Name = name
+	return &stile.Agent{Manifest: man, Model: m}
+}
+
+// flood says a thousand pieces, some five hundred a second.
+func flood() model {
+	return func(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			beat := time.NewTicker(2 * time.Millisecond)
+			defer beat.Stop()
+			for i := range 1000 {
+				select {
+				case <-beat.C:
+				case <-ctx.Done():
+					yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+					return
+				}
+				if !yield(llm.Chunk{Text: fmt.Appendf(nil, "piece %d ", i)}, nil) {
+					return
+				}
+			}
+			yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+		}
+	}
+}
+
+// clerk pays when a person allows it; the names in its call are hostile.
+func clerk(t *testing.T) *stile.Agent {
+	t.Helper()
+	type to struct {
+		To string `json:"to"`
+	}
+	type paid struct {
+		Paid string `json:"paid"`
+	}
+	pay, err := tools.Define("shop.pay", "Pays.", messages.Effectful, func(context.Context, to) (paid, error) { return paid{hostileText}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	man := manifest.Default("cortex")
+	man.Name, man.Import.Tools = "clerk", []string{"shop.pay"}
+	man.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
+	call := `<thought>They want ` + hostileText + `</thought><action id="pay">{"name": "shop.pay", "parameters": {"to": "<img src=x onerror=alert(1)> \u202egnp"}}</action>`
+	return &stile.Agent{
+		Manifest: man,
+		Model: model(func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+			if strings.Contains(req.Messages[len(req.Messages)-1].Text, `id="pay"`) {
+				return says("<response>It is settled.</response>")(ctx, req)
+			}
+			return says(call)(ctx, req)
+		}),
+		Tools: []tools.Tool{pay},
+	}
+}
+
+func example(t *testing.T, path string) *stile.Agent {
+	t.Helper()
+	a, err := stile.LoadAgent(filepath.Join("..", "..", "examples", filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// guarded is a host that wants tokens; it gives its address and a token.
+func guarded(t *testing.T, agents ...*stile.Agent) (url string, keys *access.Tokens) {
+	t.Helper()
+	keys, err := access.Open(filepath.Join(t.TempDir(), "tokens.json"), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Shared: true, Agents: agents})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Access: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(srv.Handler())
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = rt.Close(end)
+	})
+	return s.URL, keys
+}
+
+// The console in a real browser: the flows of a person, what it looks like, and what it holds
+// against. Screenshots are kept in the folder of STILE_SCREENSHOTS, pictures of the
+// documentation in that of STILE_PICTURES.
+func TestConsole(t *testing.T) {
+	path, node, packages, ok := browser(t)
+	if !ok {
+		return
+	}
+	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", goOn: make(chan struct{}, 1)}
+	w.agents = []*stile.Agent{
+		w.talker(), clerk(t), plain("plain", says("Ahoy, ", "there.")), plain("flood", flood()),
+		example(t, "booking/agent.yaml"), example(t, "research/agent.yaml"), example(t, "newsroom/agent.yaml"), example(t, "gallery/endless-loop.yaml"),
+	}
+	w.start()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stop()
+	}()
+	lever := httptest.NewServer(w.lever())
+	defer lever.Close()
+	other, keys := guarded(t, plain("plain", says("Ahoy.")))
+	secret, tok, err := keys.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"read", "submit", "approve", "admin", "users", "metrics"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setting, err := json.Marshal(map[string]string{
+		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "token": secret, "tokenID": tok.ID, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.test.mjs")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests: %v", err)
+	}
+	args := append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec"}, files...)
+	cmd := exec.CommandContext(t.Context(), node, args...)
+	cmd.Env = append(os.Environ(), "STILE_CONSOLE="+string(setting), "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	t.Logf("ran in %s\n%s", path, out)
+	if err != nil {
+		t.Error(err)
+	}
+}
