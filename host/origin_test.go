@@ -16,6 +16,21 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
+// browserOf finds a browser. Without one a test goes on only if none is required.
+func browserOf(t *testing.T) (browser string, ok bool) {
+	t.Helper()
+	for _, name := range []string{os.Getenv("STILE_TEST_BROWSER"), "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, true
+		}
+	}
+	if os.Getenv("STILE_REQUIRE_BROWSER") != "" {
+		t.Fatal("a browser is required and there is none: install chromium")
+	}
+	t.Log("ran without a browser")
+	return "", false
+}
+
 // Pages of an allowed origin use the official clients, and those of another do not reach the host.
 func TestClientsInBrowser(t *testing.T) {
 	browser, ok := browserOf(t)

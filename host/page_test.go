@@ -62,18 +62,3 @@ func installedIn(t *testing.T, folder, pkg string) (node, packages string, ok bo
 	t.Logf("ran without %s of Node; make test installs it when there is npm", pkg)
 	return "", "", false
 }
-
-// browserOf finds a browser. Without one a test goes on only if none is required.
-func browserOf(t *testing.T) (browser string, ok bool) {
-	t.Helper()
-	for _, name := range []string{os.Getenv("STILE_TEST_BROWSER"), "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, true
-		}
-	}
-	if os.Getenv("STILE_REQUIRE_BROWSER") != "" {
-		t.Fatal("a browser is required and there is none: install chromium")
-	}
-	t.Log("ran without a browser")
-	return "", false
-}
