@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,13 +53,13 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told []string
+	var first sync.Once
 	for u, err := range run.Events(stile.WithProgress(ctx)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Record != nil && u.Record.Body.Kind() == messages.KindActionStarted {
-			close(followed)
-		}
+		// Not at action.started: of a tool that only reads, that record may wait for the tool's end.
+		first.Do(func() { close(followed) })
 		if u.Delta == nil || u.Delta.Kind != messages.KindProgress {
 			continue
 		}
