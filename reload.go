@@ -26,8 +26,8 @@ func (rt *Runtime) neighbours() (all []*compiler.Definition) {
 }
 
 // Reload replaces the agents of Config.Agents, as a whole or, with an error, not at all. An agent of
-// LoadAgent whose files say what they said before stays as it is; changed lists the names of the
-// others, and of those that are gone. Sessions that are awake keep the agent that they have until
+// LoadAgent whose files say what they said before stays as it is: inUse has it in the place of the
+// new one. changed lists the names of the others, and of those that are gone, sorted. Sessions that are awake keep the agent that they have until
 // they sleep; then, as after a restart, they have the agent of the same manifest or name. Sessions
 // of an agent that is gone wait until it is opened. It is safe for concurrent use. Errors are those
 // of New for an agent.

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -31,7 +30,14 @@ func (s *Server) answered(r *http.Request, pattern *string, out *timed) {
 			route = unrouted
 		}
 	}
-	status := cmp.Or(out.status, http.StatusOK)
+	status := out.status
+	switch {
+	case status != 0:
+	case r.Context().Err() != nil: // the client hung up before there was an answer
+		status = statusHungUp
+	default:
+		status = http.StatusOK
+	}
 	s.tell(r, method, route, status, out)
 	m := s.rt.Metrics()
 	switch streamed := strings.HasPrefix(out.Header().Get("Content-Type"), "text/event-stream"); {
@@ -57,7 +63,7 @@ func accessLog(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// probes are asked every few seconds by machines, and tell nobody anything.
+// probes are asked by machines every few seconds: their lines would hide the others.
 var probes = []string{"/healthz", "/readyz", "/metrics"}
 
 // tell logs a request that is over. Its path is not told: it holds ids that clients choose.

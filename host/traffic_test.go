@@ -1,8 +1,10 @@
 package host_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +98,48 @@ func TestRequestsAreLogged(t *testing.T) {
 			if text := fmt.Sprint(v); strings.Contains(text, "secret") || strings.Contains(text, "other-id") || text == "/healthz" {
 				t.Errorf("%s is %s", k, text)
 			}
+		}
+	}
+}
+
+// A client that hangs up before its answer is counted as such, not as one that was answered.
+func TestHungUpRequestsAreCounted(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("stuck", speaks([]string{"hello"}, make(chan struct{}))))
+	d.session("s", "stuck")
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/sessions/s/runs?stream=none&wait=30s", strings.NewReader(`{"input":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	done := make(chan error, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		done <- err
+	}()
+	for { // until the run waits for its model
+		var out struct{ State string }
+		if d.call(200, &out, "GET", "/v1/sessions/s", ""); out.State == "running" {
+			break
+		}
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("the request was answered")
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		b, err := io.ReadAll(d.ask("GET", "/metrics", "").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), `stile_http_requests_total{method="POST",route="submit",status="499"} 1`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no request with status 499")
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestReload(t *testing.T) {
 		"a wrong limit":      {[]string{"agents: [ada.yaml]", "limits: {runs: -1}"}, "limits"},
 		"a wrong key":        {[]string{"agents: [ada.yaml]", "limitz: {runs: 1}"}, "limitz"},
 		"a manifest missing": {[]string{"agents: [ada.yaml, eve.yaml]"}, "cannot read the manifest"},
-		"a name of nobody":   {[]string{"agents: [ada.yaml]", "may_use: {acme: [eve]}"}, "eve"},
+		"an unknown agent":   {[]string{"agents: [ada.yaml]", "may_use: {acme: [eve]}"}, "eve"},
 		"no agents":          {[]string{"limits: {runs: 1}"}, "name a manifest"},
 		"a name twice":       {[]string{"agents: [ada.yaml, ada.yaml]"}, "two agents"},
 	} {

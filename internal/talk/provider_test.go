@@ -253,7 +253,7 @@ func (c *conversation) Close() error {
 	}
 	c.closed = true
 	c.p.lines = append(c.p.lines, fmt.Sprint("closed ", c.n))
-	return errors.New("nobody reads this")
+	return errors.New("an error that is dropped")
 }
 
 // prompt is a prompt of these texts: the user's and the model's, in turn.

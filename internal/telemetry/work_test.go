@@ -21,7 +21,7 @@ func TestWork(t *testing.T) {
 	see(1, 1,
 		&messages.TurnBegin{}, &messages.ModelRequest{Provider: "openai", Model: "m1"}, &messages.ModelFallback{From: "openai/m1", To: "gemini/m2", Reason: "STATUS_429"},
 		&messages.ModelRequest{Provider: "gemini", Model: "m2"}, &messages.ActionDeclared{ID: "a", Name: "book"}, &messages.ActionDeclared{ID: "b", Name: "ask"}, &messages.ActionDeclared{ID: "c", Name: "late"}, &messages.ActionDeclared{ID: "d", Name: "never"},
-		&messages.ActionApproval{ID: "a", State: messages.GateApprove}, // the gate's own answer asks nobody
+		&messages.ActionApproval{ID: "a", State: messages.GateApprove}, // the gate's own answer: no person was asked
 		&messages.ActionApproval{ID: "b", State: messages.GateConfirm, Approval: "q"}, &messages.ActionApproval{ID: "b", State: messages.GateDeny, Approval: "q"},
 		&messages.ActionStarted{ID: "a", Attempt: 1}, &messages.ActionStarted{ID: "a", Attempt: 2}, &messages.ActionStarted{ID: "c", Attempt: 1},
 		&messages.ModelReply{Usage: usage, CostUSD: 2_500_000}, &messages.ActionEnded{ID: "a", State: messages.ActionOK, MS: 1500, Tokens: 7, CostUSD: 500_000},
