@@ -139,8 +139,9 @@ func unauthorized(p *problem, e *messages.Error) {
 // refuse answers a request that does not get behind the guard.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	err = orLost(r.Context(), err)
-	if errors.Is(err, context.Canceled) {
-		return // the client is gone
+	if errors.Is(err, context.Canceled) { // the client is gone
+		w.WriteHeader(statusHungUp)
+		return
 	}
 	if isOpenAI(r) {
 		s.refuseChat(w, r, err)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -30,14 +31,7 @@ func (s *Server) answered(r *http.Request, pattern *string, out *timed) {
 			route = unrouted
 		}
 	}
-	status := out.status
-	switch {
-	case status != 0:
-	case r.Context().Err() != nil: // the client hung up before there was an answer
-		status = statusHungUp
-	default:
-		status = http.StatusOK
-	}
+	status := cmp.Or(out.status, http.StatusOK)
 	s.tell(r, method, route, status, out)
 	m := s.rt.Metrics()
 	switch streamed := strings.HasPrefix(out.Header().Get("Content-Type"), "text/event-stream"); {

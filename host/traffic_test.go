@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -102,16 +104,26 @@ func TestRequestsAreLogged(t *testing.T) {
 	}
 }
 
-// A client that hangs up before its answer is counted as such, not as one that was answered.
+// waits identifies callers when their requests have ended.
+type waits struct{ asked chan struct{} }
+
+func (a waits) Authenticate(ctx context.Context, _ string) (access.Identity, error) {
+	a.asked <- struct{}{}
+	<-ctx.Done()
+	return access.Identity{}, ctx.Err()
+}
+
+// A client that hangs up before its answer is counted as such, not as one that was answered, also
+// where no operation was reached.
 func TestHungUpRequestsAreCounted(t *testing.T) {
-	d := serve(t, host.Config{}, agentOf("stuck", speaks([]string{"hello"}, make(chan struct{}))))
-	d.session("s", "stuck")
+	source := waits{make(chan struct{}, 1)}
+	d := serve(t, host.Config{Access: source}, agentOf("echo", speaks([]string{"hello"}, always())))
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/sessions/s/runs?stream=none&wait=30s", strings.NewReader(`{"input":"x"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/v1/agents", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer x")
 	done := make(chan error, 1)
 	go func() {
 		res, err := http.DefaultClient.Do(req)
@@ -120,26 +132,20 @@ func TestHungUpRequestsAreCounted(t *testing.T) {
 		}
 		done <- err
 	}()
-	for { // until the run waits for its model
-		var out struct{ State string }
-		if d.call(200, &out, "GET", "/v1/sessions/s", ""); out.State == "running" {
-			break
-		}
-	}
+	<-source.asked
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("the request was answered")
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		b, err := io.ReadAll(d.ask("GET", "/metrics", "").Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(b), `stile_http_requests_total{method="POST",route="submit",status="499"} 1`) {
+	text := ""
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(text, `route="list-agents"`); {
+		out := httptest.NewRecorder()
+		d.rt.Metrics().Handler().ServeHTTP(out, httptest.NewRequest(http.MethodGet, "/", nil))
+		if text = out.Body.String(); time.Now().After(deadline) {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no request with status 499")
-		}
+	}
+	if !strings.Contains(text, `stile_http_requests_total{method="GET",route="list-agents",status="499"} 1`) {
+		t.Error("the request is not counted with status 499")
 	}
 }
