@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,8 +176,9 @@ func (r *trial) kill(ctx context.Context, n int) (k Kill, err error) {
 
 // submit submits the runs of one kill all at once, and returns those that were accepted until it
 // is time for the kill.
-func (r *trial) submit(ctx context.Context, host *target.Host, after time.Duration) (taken []accepted) {
-	var mu sync.Mutex
+func (r *trial) submit(ctx context.Context, host *target.Host, after time.Duration) []accepted {
+	var mu sync.Mutex // guards taken
+	var taken []accepted
 	var all sync.WaitGroup
 	first := make(chan struct{})
 	var once sync.Once
@@ -210,10 +210,8 @@ func (r *trial) submit(ctx context.Context, host *target.Host, after time.Durati
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	taken = slices.Clone(taken)
-	go all.Wait() // the kill ends those that are under way
+	cancel()
+	all.Wait() // what is cut off here was not accepted
 	return taken
 }
 
