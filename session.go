@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
@@ -156,6 +157,30 @@ func User(name string) SubmitOption { return func(in *messages.Input) { in.User 
 
 // Zone sets the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one.
 func Zone(name string) SubmitOption { return func(in *messages.Input) { in.Zone = name } }
+
+// TraceParent records the span of the caller, in the form of the header traceparent of W3C's Trace
+// Context, so that the span of the run becomes a child of it (host/trace). A text of another form
+// is ignored, as that specification asks.
+func TraceParent(header string) SubmitOption {
+	return func(in *messages.Input) { in.Trace = traceParent(header) }
+}
+
+// traceParent is a traceparent in the form of version 00; "" for a malformed one. Of a version
+// to come what version 00 knows of it is kept.
+func traceParent(h string) string {
+	if len(h) < 55 || len(h) > 55 && (h[:2] == "00" || h[55] != '-') || h[2] != '-' || h[35] != '-' || h[52] != '-' {
+		return ""
+	}
+	for _, part := range []string{h[:2], h[3:35], h[36:52], h[53:55]} {
+		if strings.Trim(part, "0123456789abcdef") != "" {
+			return ""
+		}
+	}
+	if h[:2] == "ff" || strings.Trim(h[3:35], "0") == "" || strings.Trim(h[36:52], "0") == "" {
+		return ""
+	}
+	return "00" + h[2:55]
+}
 
 // Submit starts a run, or queues one, by policy. It returns when the input is durable.
 // Errors: ERR_BUSY, ERR_QUOTA (Config.Spending), ERR_USERDATA_SCHEMA or another code of the

@@ -267,6 +267,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 			rt.log.Warn("journal", zap.String("notice", n))
 		}
 	}
+	rt.metrics.SessionsWaiting(waitingSessions(rt.store))
 	rt.observer = telemetry.NewObserver(rt.metrics, cfg.DecisionLog, rt.log)
 	if l := cfg.Spending; l != (Spending{}) {
 		rt.book = budget.NewBook(budget.Limits{UserTokens: l.UserTokensPerDay, UserCost: l.UserCostPerDay, SessionTokens: l.SessionTokens, SessionCost: l.SessionCostMicroUSD})
@@ -362,6 +363,37 @@ func (rt *Runtime) openStore() (journal.Store, error) {
 	rt.ownStore = err == nil
 	rt.metrics.JournalFile(filepath.Join(rt.cfg.Dir, JournalFile))
 	return store, err
+}
+
+// Bounds of counting the sessions that wait.
+const (
+	maxWaiting  = 10000
+	waitingPage = 500
+	waitingTime = 2 * time.Second
+)
+
+// waitingSessions counts the sessions that wait for a person, for the metrics: as many as before
+// while the journal does not answer.
+func waitingSessions(store journal.Store) func() float64 {
+	var last atomic.Int64
+	return func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), waitingTime)
+		defer cancel()
+		n, after := 0, int64(0)
+		for n < maxWaiting {
+			heads, err := store.Wakes(ctx, after, waitingPage)
+			if err != nil {
+				return float64(last.Load())
+			}
+			if n += len(heads); len(heads) < waitingPage {
+				break
+			}
+			after = heads[len(heads)-1].Wake
+		}
+		n = min(n, maxWaiting)
+		last.Store(int64(n))
+		return float64(n)
+	}
 }
 
 func (rt *Runtime) closeStore() error {

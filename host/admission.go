@@ -59,6 +59,9 @@ func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, o
 	if err != nil {
 		return nil, err
 	}
+	if parent := parentOf(ctx); parent != "" {
+		opts = append(opts, stile.TraceParent(parent))
+	}
 	run, err := ses.Submit(ctx, input, opts...)
 	if err != nil {
 		done(0)

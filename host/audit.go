@@ -171,6 +171,7 @@ func (s *Server) tellHead() {
 type trail struct {
 	id           string // of the request
 	client       string // what the client calls it
+	parent       string // traceparent of the client
 	action       string // where the route is not the operation
 	tool         string
 	calls        int          // of tools, in a request of the Model Context Protocol
@@ -185,6 +186,17 @@ type trailKey struct{}
 func trailOf(ctx context.Context) *trail {
 	t, _ := ctx.Value(trailKey{}).(*trail)
 	return t
+}
+
+type parentKey struct{}
+
+// parentOf is the traceparent of the request that a submit came with; "" without one.
+func parentOf(ctx context.Context) string {
+	if t := trailOf(ctx); t != nil {
+		return t.parent
+	}
+	parent, _ := ctx.Value(parentKey{}).(string)
+	return parent
 }
 
 // about notes what came of a request.
@@ -229,6 +241,9 @@ func newTrail(r *http.Request) *trail {
 	}
 	if good {
 		t.client = id
+	}
+	if h := r.Header["Traceparent"]; len(h) == 1 {
+		t.parent = h[0]
 	}
 	return t
 }

@@ -237,6 +237,9 @@ var errUnsaid = errors.New("host: the client gave no answer")
 // askAgent submits a message for a tool's caller and waits for the run; of is the trail of
 // the request that the call came with.
 func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answer, error) {
+	if of != nil {
+		ctx = context.WithValue(ctx, parentKey{}, of.parent)
+	}
 	id, ses, run, err := s.submitCall(ctx, &c)
 	s.called(ctx, of, c, id, run, err)
 	answer := mcp.Answer{Session: id}

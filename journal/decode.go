@@ -103,6 +103,7 @@ func (d *decoder) body() messages.Body {
 			Key:      d.strz("key"),
 			Policy:   messages.Policy(d.str("policy")),
 			Text:     d.strz("text"),
+			Trace:    d.strz("trace"),
 			User:     d.str("user"),
 			Userdata: d.strz("userdata"),
 			Zone:     d.strz("zone"),

@@ -77,6 +77,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("key", b.Key)
 		e.str("policy", string(b.Policy))
 		e.strz("text", b.Text)
+		e.strz("trace", b.Trace)
 		e.str("user", b.User)
 		e.strz("userdata", b.Userdata)
 		e.strz("zone", b.Zone)

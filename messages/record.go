@@ -147,6 +147,8 @@ type Input struct {
 	Key      string `json:"key,omitzero"` // idempotency key
 	Policy   Policy `json:"policy"`
 	Text     string `json:"text,omitzero"`
+	// Trace is the caller's span, as the header traceparent of W3C's Trace Context writes it.
+	Trace    string `json:"trace,omitzero"`
 	User     string `json:"user"`
 	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
 	// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the

@@ -203,6 +203,9 @@ func TestSuspendedSessionSleeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantDone(t, decision(t, next))
+		if n := metric(t, rt, "sessions_waiting"); n != 0 {
+			t.Errorf("%v sessions wait, and all was answered", n)
+		}
 		if n := p.paid.Load(); n != 14 {
 			t.Errorf("paid %d", n)
 		}
@@ -228,6 +231,9 @@ func TestSuspendedTurnSurvivesTheProcess(t *testing.T) {
 			}
 			if st := statusOf(t, rt.Archive(), "ada"); st != stile.StatusSuspended {
 				t.Errorf("it is %s", st)
+			}
+			if n := metric(t, rt, "sessions_waiting"); n != 1 {
+				t.Errorf("%v sessions wait", n)
 			}
 			s = open(t, rt, "ada", p.Agent)
 			list, err := s.Approvals(t.Context())

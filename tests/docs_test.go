@@ -379,6 +379,7 @@ func TestDocsMetrics(t *testing.T) {
 	m.Request("GET", "r", 200, 1)
 	m.Refused("ERR_BUSY", "RUNS")
 	m.JournalFile("x")
+	m.SessionsWaiting(func() float64 { return 1 })
 	m.Profile("learned")
 	m.ToolsChanged("notes", 1)
 	families, err := m.Registry().Gather()

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -22,41 +24,76 @@ import (
 // traceEnd bounds how long the last spans may take to leave.
 const traceEnd = 5 * time.Second
 
-// tracing exports traces if the environment says where to: the variables are those of
-// OpenTelemetry's exporters. observe has a runtime's records traced; end sends what is
-// left. Both do nothing when tracing is off.
+// tracing exports traces, and metrics of the calls of models, if the environment says where to: the
+// variables are those of OpenTelemetry's exporters. observe has a runtime's records seen; end sends
+// what is left. Both do nothing when neither is wanted.
 func tracing(ctx context.Context, env func(string) string) (observe func(*stile.Runtime), end func() error, err error) {
-	off := func() error { return nil }
-	if !wantsTraces(env) {
-		return func(*stile.Runtime) {}, off, nil
+	traces, metrics := wants(env, "TRACES"), wants(env, "METRICS")
+	for _, signal := range []struct {
+		name   string
+		wanted bool
+	}{{"TRACES", traces}, {"METRICS", metrics}} {
+		if p := cmp.Or(env("OTEL_EXPORTER_OTLP_"+signal.name+"_PROTOCOL"), env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); signal.wanted && p != "http/protobuf" {
+			return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_PROTOCOL", Detail: "traces and metrics are exported over http/protobuf"}
+		}
 	}
-	if p := cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p != "http/protobuf" {
-		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_PROTOCOL", Detail: "traces are exported over http/protobuf"}
-	}
-	exporter, err := otlptracehttp.New(ctx)
-	if err != nil {
-		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_ENDPOINT", Detail: "traces cannot be exported there", Cause: err}
-	}
-	// What the environment says of the resource and its service comes last, and wins.
-	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "stile"), attribute.String("service.version", versionOf(debug.ReadBuildInfo()).Version)), resource.WithTelemetrySDK(), resource.WithFromEnv())
-	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_RESOURCE_ATTRIBUTES", Detail: "the resource of traces", Cause: err}
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	return func(rt *stile.Runtime) { rt.ObserveAgents(trace.New(provider).ObserveAgent) }, func() error {
+	var see []func(string, *stile.Record)
+	var shut []func(context.Context) error
+	end = func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceEnd)
 		defer cancel()
-		return provider.Shutdown(ctx)
-	}, nil
+		var all []error
+		for _, f := range shut {
+			all = append(all, f(ctx))
+		}
+		return errors.Join(all...)
+	}
+	if traces || metrics {
+		// What the environment says of the resource and its service comes last, and wins.
+		res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "stile"), attribute.String("service.version", versionOf(debug.ReadBuildInfo()).Version)), resource.WithTelemetrySDK(), resource.WithFromEnv())
+		if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+			return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_RESOURCE_ATTRIBUTES", Detail: "the resource of traces and metrics", Cause: err}
+		}
+		if traces {
+			exporter, err := otlptracehttp.New(ctx)
+			if err != nil {
+				return nil, nil, noExporter("traces", err)
+			}
+			provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+			see, shut = append(see, trace.New(provider).ObserveAgent), append(shut, provider.Shutdown)
+		}
+		if metrics {
+			exporter, err := otlpmetrichttp.New(ctx)
+			if err != nil {
+				return nil, nil, errors.Join(noExporter("metrics", err), end())
+			}
+			provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(res))
+			shut = append(shut, provider.Shutdown)
+			meter, err := trace.NewMeter(provider)
+			if err != nil {
+				return nil, nil, errors.Join(noExporter("metrics", err), end())
+			}
+			see = append(see, meter.ObserveAgent)
+		}
+	}
+	return func(rt *stile.Runtime) {
+		for _, f := range see {
+			rt.ObserveAgents(f)
+		}
+	}, end, nil
 }
 
-// wantsTraces reports whether the environment asks for traces.
-func wantsTraces(env func(string) string) bool {
-	switch exporter := env("OTEL_TRACES_EXPORTER"); {
+func noExporter(what string, err error) error {
+	return &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_ENDPOINT", Detail: what + " cannot be exported there", Cause: err}
+}
+
+// wants reports whether the environment asks for a signal: TRACES or METRICS.
+func wants(env func(string) string, signal string) bool {
+	switch exporter := env("OTEL_" + signal + "_EXPORTER"); {
 	case env("OTEL_SDK_DISABLED") == "true", exporter == "none":
 		return false
 	case exporter == "otlp":
 		return true
 	}
-	return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }

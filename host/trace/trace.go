@@ -1,6 +1,6 @@
 // Package trace tells OpenTelemetry what sessions do: a trace for each run, in it its
 // turns, in those the model's calls, the control blocks and the actions. What stands in a
-// block is below it.
+// block is below it. A Meter measures the calls of models.
 //
 // One idea: spans are made of records. A record says what happened and when, so nothing
 // of the runtime knows of tracing, it costs nothing where it is off, and a span is never
@@ -12,6 +12,8 @@
 //     codes and counts alone.
 //   - A session lasts for years, and so is no span: gen_ai.conversation.id names it in
 //     each of its traces.
+//   - A run whose caller named its span (stile.TraceParent) is a child of that span, in the
+//     caller's trace; another run is a trace of its own.
 //   - What is open is bounded; runs beyond the bound are not traced.
 //
 // What it does not do: export. The tracer provider is the caller's.
@@ -27,6 +29,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/seed14be6753/stile"
@@ -79,8 +82,9 @@ const (
 type Tracer struct {
 	tracer oteltrace.Tracer
 
-	mu   sync.Mutex
-	runs map[runID]*run
+	mu      sync.Mutex
+	runs    map[runID]*run
+	parents map[runID]oteltrace.SpanContext // of runs that wait, whose callers named a span
 }
 
 type runID struct {
@@ -120,7 +124,7 @@ func plainID(id string) bool {
 
 // New makes a tracer. Its ObserveAgent is meant for Runtime.ObserveAgents.
 func New(provider oteltrace.TracerProvider) *Tracer {
-	return &Tracer{tracer: provider.Tracer(scope, oteltrace.WithInstrumentationVersion(version(debug.ReadBuildInfo()))), runs: map[runID]*run{}}
+	return &Tracer{tracer: provider.Tracer(scope, oteltrace.WithInstrumentationVersion(version(debug.ReadBuildInfo()))), runs: map[runID]*run{}, parents: map[runID]oteltrace.SpanContext{}}
 }
 
 // scope is the module, and the name of what makes the spans.
@@ -148,7 +152,7 @@ func (t *Tracer) ObserveAgent(agent string, r *stile.Record) {
 		return
 	}
 	switch b := r.Body.(type) {
-	case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply,
+	case *messages.Input, *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply,
 		*messages.ActionDeclared, *messages.ActionStarted, *messages.ActionEnded, *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded,
 		*messages.RollbackBegin, *messages.RunEnd:
 		t.mu.Lock()
@@ -161,7 +165,13 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 	id := runID{rec.Inc, rec.Run}
 	r := t.runs[id]
 	if r == nil {
-		switch body.(type) {
+		switch b := body.(type) {
+		case *messages.Input:
+			t.parent(id, b.Trace)
+			return
+		case *messages.RunEnd: // of one that ended while it waited
+			delete(t.parents, id)
+			return
 		case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored: // of one that another process began, too
 			if r = t.begin(agent, id, rec); r == nil {
 				return
@@ -273,13 +283,29 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 	}
 }
 
+// parent keeps the span of the caller until the run begins. Of several callers it is the first's.
+func (t *Tracer) parent(id runID, traceparent string) {
+	if traceparent == "" || len(t.parents) >= maxRuns {
+		return
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	if _, known := t.parents[id]; known {
+		return
+	}
+	if at := oteltrace.SpanContextFromContext(ctx); at.IsValid() {
+		t.parents[id] = at
+	}
+}
+
 // begin opens the span of a run; nil when there are too many.
 func (t *Tracer) begin(agent string, id runID, rec *stile.Record) *run {
 	if len(t.runs) >= maxRuns {
 		return nil
 	}
 	r := &run{actions: map[string]*action{}, blocks: map[string]*block{}}
-	r.ctx, r.span = t.tracer.Start(context.Background(), named("invoke_agent", agent), oteltrace.WithNewRoot(), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
+	parent := oteltrace.ContextWithRemoteSpanContext(context.Background(), t.parents[id]) // of none: a trace of its own
+	delete(t.parents, id)
+	r.ctx, r.span = t.tracer.Start(parent, named("invoke_agent", agent), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
 		attribute.String(keyOperation, "invoke_agent"), attribute.String(keyConversation, rec.Inc.String()),
 		attribute.String(keySession, rec.SID), attribute.Int64(keyRun, rec.Run),
 	))

@@ -342,6 +342,14 @@ func (m *Metrics) JournalFile(path string) {
 	}
 }
 
+// SessionsWaiting has how many sessions wait for a person's answer, counted when it is asked for:
+// they sleep meanwhile, and outlive the process. It is called once.
+func (m *Metrics) SessionsWaiting(count func() float64) {
+	m.own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "sessions_waiting", Help: "Sessions of the journal whose turn waits for a person's answer.",
+	}, count))
+}
+
 // kindLabel makes one spelling of a meter's or clock's name: meters are named GAS
 // in the codes and gas in the manifest.
 func kindLabel(name string) string {
