@@ -18,7 +18,7 @@ func (s *Server) keyRoutes() {
 		doc, err := s.rt.Keys().JWKS()
 		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
 	})
-	rotate := asks(access.Admin, post("rotate-keys", "/v1/keys/rotate", "Replace the keys of the host, with grace for the old ones", http.StatusOK, "keys"))
+	rotate := asks(access.Operator, post("rotate-keys", "/v1/keys/rotate", "Replace the keys of the host, with grace for the old ones", http.StatusOK, "keys"))
 	rotate.Description = "The new keys sign from ten seconds on. 409 within an hour of the rotation before."
 	rotate.Responses = s.jwksOut()
 	route(s, rotate, func(ctx context.Context, _ *struct{}) (*keysOut, error) {

@@ -98,11 +98,11 @@ func (s *Server) Reload(ctx context.Context, o Offer) (changes []string, err err
 		b, is := next.TenantLimits[tenant]
 		switch {
 		case !was:
-			changes = append(changes, tenantChange+tenant+" is new")
+			changes = append(changes, "tenants: "+tenant+" is new")
 		case !is:
-			changes = append(changes, tenantChange+tenant+" is gone, and has the limits of all")
+			changes = append(changes, "tenants: "+tenant+" is gone, and has the limits of all")
 		case a != b:
-			changes = append(changes, tenantChange+tenant+": "+differences(a, b))
+			changes = append(changes, "tenants: "+tenant+": "+differences(a, b))
 		}
 	}
 	for _, of := range []struct {
@@ -117,8 +117,8 @@ func (s *Server) Reload(ctx context.Context, o Offer) (changes []string, err err
 }
 
 func (s *Server) reloadRoutes() {
-	op := asks(access.Admin, post("reload", "/v1/reload", "Have the host read its settings again", http.StatusOK, "host"))
-	op.Description = "Agents, limits, tenants, may_use, hosts and origins are taken up as a whole, or with a mistake not at all; the log names all mistakes with file and line. Changes of other tenants are left out. 409 where the host's program reads no settings."
+	op := asks(access.Operator, post("reload", "/v1/reload", "Have the host read its settings again", http.StatusOK, "host"))
+	op.Description = "Agents, limits, tenants, may_use, hosts and origins are taken up as a whole, or with a mistake not at all; the log names all mistakes with file and line. 409 where the host's program reads no settings."
 	type reloadOut struct {
 		Changes []string `json:"changes" doc:"one line each"`
 	}
@@ -132,18 +132,10 @@ func (s *Server) reloadRoutes() {
 		}
 		trailOf(ctx).noting("settings read again")
 		out := &answered[reloadOut]{}
-		out.Body.Changes = []string{}
-		for _, c := range all {
-			if rest, ok := strings.CutPrefix(c, tenantChange); !ok || strings.HasPrefix(rest, s.principal(ctx).tenant+" ") || strings.HasPrefix(rest, s.principal(ctx).tenant+":") {
-				out.Body.Changes = append(out.Body.Changes, c)
-			}
-		}
+		out.Body.Changes = append([]string{}, all...)
 		return out, nil
 	})
 }
-
-// tenantChange begins a line about a tenant.
-const tenantChange = "tenants: "
 
 func union[K comparable, V any](a, b map[K]V) map[K]bool {
 	all := map[K]bool{}

@@ -388,7 +388,8 @@ func (r *rehearsal) watch(ctx context.Context, s *stile.Session, run *stile.Run)
 	}
 }
 
-// answer answers the calls that wait for a person.
+// answer answers the calls that wait for a person. Its answers are in the audit log of a host of
+// the directory, as those of a person are.
 func (r *rehearsal) answer(ctx context.Context, s *stile.Session) error {
 	list, err := s.Approvals(ctx)
 	if err != nil {
@@ -403,14 +404,21 @@ func (r *rehearsal) answer(ctx context.Context, s *stile.Session) error {
 			types[b.ID] = b.Type
 		}
 	}
+	key, err := messages.ParseSID(s.SID())
+	if err != nil {
+		return err
+	}
 	const by = "rehearsal"
 	for _, q := range list {
+		answer, do := messages.GateApprove, func() error { return s.Approve(ctx, q, by) }
 		if r.stage.Reaches(types[q.Action], q.Tool, q.Args, q.Class) {
-			err = s.Deny(ctx, q, by, "no person is asked in a rehearsal, and this call has no recorded result: go on without it")
-		} else {
-			err = s.Approve(ctx, q, by)
+			answer, do = messages.GateDeny, func() error {
+				return s.Deny(ctx, q, by, "no person is asked in a rehearsal, and this call has no recorded result: go on without it")
+			}
 		}
-		if err != nil {
+		line := about("answer-approval", key)
+		line.Run, line.Approval, line.Detail = strconv.FormatInt(q.Run, 10), q.ID, string(answer)+" by "+by
+		if err := r.a.onRecord(&line, do); err != nil {
 			return err
 		}
 	}

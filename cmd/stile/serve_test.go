@@ -105,7 +105,7 @@ func TestFlagValues(t *testing.T) {
 	}{
 		{[]string{"serve", "--auth", ""}, "auto tokens none :4"},
 		{[]string{"doctor", "--auth", ""}, "auto tokens none :4"},
-		{[]string{"tokens", "create", "--scope", ""}, "read submit approve admin users metrics feeds :4"},
+		{[]string{"tokens", "create", "--scope", ""}, "read submit approve admin users metrics feeds operator :4"},
 		{[]string{"run", "--provider", ""}, "openai anthropic gemini :4"},
 	} {
 		if a := stileDo(t, append([]string{"__complete"}, c.args...)...); strings.Join(strings.Fields(a.out), " ") != c.want {

@@ -97,7 +97,8 @@ the tenant of the admin whose token is shown. The scopes:
             approve in it
   users     act for any user of the tenant, named by X-Stile-User
   metrics   /metrics, the numbers of all tenants
-  feeds     values of named feeds, for other hosts`,
+  feeds     values of named feeds, for other hosts
+  operator  what all tenants share: settings read again, keys rotated`,
 		Example: `  stile tokens create --tenant acme --user ann --scope read,submit
   stile tokens list
   stile tokens revoke 5f3a0c9be214

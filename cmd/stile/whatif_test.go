@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -232,10 +233,11 @@ func TestReplayLive(t *testing.T) {
 }
 
 // Calls that a person must allow: one with a recorded result goes on with it, one without
-// is denied or refused, and nobody is asked.
+// is denied or refused, and nobody is asked. The audit log has the answers.
 func TestReplayLiveAsksNobody(t *testing.T) {
 	s := newShop(t)
 	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "a")
+	must(t, "tokens", "create", "--dir", s.data) // begins the log
 	confirm := s.edit(t, "loop:", "approval: {default: confirm}\nloop:")
 	if out := asked(t, s, confirm, exitOK, "--at", "1"); out.Calls.Reused != 1 || out.Calls.Ran != 0 {
 		t.Errorf("%+v", out)
@@ -246,6 +248,17 @@ func TestReplayLiveAsksNobody(t *testing.T) {
 	}
 	if s.witness(t) != "sold\n" {
 		t.Errorf("%q", s.witness(t))
+	}
+	all := auditLines(t, filepath.Join(s.data, audit.Name))
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	for i, detail := range []string{"approve by rehearsal", "deny by rehearsal"} {
+		e := all[i+1]
+		if e.Action != "answer-approval" || e.Session != fmt.Sprintf("a-live-%d", i+1) || e.Run == "" || e.Approval == "" || e.Detail != detail || e.Code != "" {
+			t.Errorf("%+v", e)
+		}
+		holds(t, e.Token, "command by ")
 	}
 }
 

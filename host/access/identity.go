@@ -23,10 +23,13 @@ const (
 	Users   Scope = "users"   // act for any user of the tenant
 	Metrics Scope = "metrics" // the host's numbers, of all tenants
 	Feeds   Scope = "feeds"   // values of feeds, for other hosts
+	// Operator changes what all tenants share: settings and keys of the host. No JWT has it, since
+	// a tenant's issuer may say what it likes.
+	Operator Scope = "operator"
 )
 
 // Scopes lists all of them, in the order of the documentation.
-func Scopes() []Scope { return []Scope{Read, Submit, Approve, Admin, Users, Metrics, Feeds} }
+func Scopes() []Scope { return []Scope{Read, Submit, Approve, Admin, Users, Metrics, Feeds, Operator} }
 
 // ParseScopes checks names of scopes, and gives them once each in their order. No name,
 // or one that is no scope, is ERR_INVALID.

@@ -158,7 +158,7 @@ func text(raw json.RawMessage) (s string, ok bool) {
 	return s, json.Unmarshal(raw, &s) == nil && s != ""
 }
 
-// scopesOf reads a claim that is a list or words.
+// scopesOf reads a claim that is a list or words. Operator is not an issuer's to give.
 func scopesOf(raw json.RawMessage) (out []Scope) {
 	var names []string
 	if words, ok := text(raw); ok {
@@ -167,6 +167,9 @@ func scopesOf(raw json.RawMessage) (out []Scope) {
 		return nil
 	}
 	for _, s := range Scopes() {
+		if s == Operator {
+			continue
+		}
 		if slices.Contains(names, string(s)) || slices.Contains(names, "stile:"+string(s)) {
 			out = append(out, s)
 		}

@@ -141,7 +141,7 @@ func TestJWT(t *testing.T) {
 		!slices.Equal(id.Scopes, []access.Scope{access.Read, access.Submit}) || !id.Expires.Equal(start.Add(time.Hour)) {
 		t.Errorf("%+v, %v", id, err)
 	}
-	id, err = a.Authenticate(t.Context(), sign(t, jose.EdDSA, key, "k1", p.claims("aud", []string{"other", "stile"}, "scope", []string{"admin", "root"}, "jti", nil)))
+	id, err = a.Authenticate(t.Context(), sign(t, jose.EdDSA, key, "k1", p.claims("aud", []string{"other", "stile"}, "scope", []string{"admin", "root", "operator", "stile:operator"}, "jti", nil)))
 	if err != nil || !slices.Equal(id.Scopes, []access.Scope{access.Admin}) || id.Token != "jwt:"+id.User {
 		t.Errorf("%+v, %v", id, err)
 	}

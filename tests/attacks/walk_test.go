@@ -37,8 +37,8 @@ var mcpHeaders = []string{"Accept", "application/json, text/event-stream"}
 var routes = map[string]route{
 	"GET /v1/agents":                                {scope: "read"},
 	"GET /v1/keys":                                  {scope: public},
-	"POST /v1/keys/rotate":                          {scope: "admin"},
-	"POST /v1/reload":                               {scope: "admin"},
+	"POST /v1/keys/rotate":                          {scope: "operator"},
+	"POST /v1/reload":                               {scope: "operator"},
 	"GET /v1/sessions":                              {scope: "read", lists: true},
 	"POST /v1/sessions":                             {scope: "submit", body: `{"agent": "talker"}`},
 	"GET /v1/sessions/{id}":                         {scope: "read", names: "session"},
@@ -240,7 +240,7 @@ func (w *world) described() map[string]bool {
 // what a caller is told of its own there is nothing of another's.
 func TestWalkOverTenants(t *testing.T) {
 	w := newWorld(t)
-	for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds"} {
+	for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds", "operator"} {
 		w.token("acme/ann/only "+scope, scope)
 	}
 	tries := 0
@@ -274,7 +274,7 @@ func TestWalkOverTenants(t *testing.T) {
 		if a := ask("", pattern, of); a.status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %s", pattern, a)
 		}
-		for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds"} {
+		for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds", "operator"} {
 			implied := scope == "admin" && slices.Contains([]string{"read", "submit", "approve"}, r.scope)
 			if scope == r.scope || implied {
 				continue
