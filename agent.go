@@ -140,15 +140,28 @@ func loaded(d *compiler.Definition) *Agent {
 // must resolve and files must be readable. Of cfg it uses Databases, Dialects, Models,
 // Providers and Sandbox. Errors are ERR_CONFIG and name the field.
 func Check(a *Agent, cfg Config) error {
+	_, _, err := CheckMode(a, cfg)
+	return err
+}
+
+// CheckMode is Check. It returns the mode that model.mode of the manifest comes to, "resume" or
+// "replay", and why, in words.
+func CheckMode(a *Agent, cfg Config) (mode, why string, err error) {
 	if a == nil {
-		return &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "is nil"}
+		return "", "", &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "is nil"}
 	}
 	cfg = cfg.withDefaults()
 	held := compiler.Holder{}
 	env := cfg.compiler(compiler.Check)
 	env.Keep = held.Keep
-	_, err := compiler.Compile(context.Background(), env, a.definition(lineage{}))
-	return errors.Join(err, held.Close())
+	c, err := compiler.Compile(context.Background(), env, a.definition(lineage{}))
+	if err = errors.Join(err, held.Close()); err != nil {
+		return "", "", err
+	}
+	if c.Actor.Sessions != nil {
+		return messages.ModelResume, c.Actor.WhyMode, nil
+	}
+	return messages.ModelReplay, c.Actor.WhyMode, nil
 }
 
 // Retention is how long a retired token key verifies under this agent's rules.

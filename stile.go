@@ -61,6 +61,7 @@ import (
 	"github.com/seed14be6753/stile/internal/learn"
 	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/wake"
 	"github.com/seed14be6753/stile/journal"
@@ -77,6 +78,9 @@ const DefaultDir = "stile-data"
 
 // JournalFile is the journal's name inside the data directory.
 const JournalFile = backup.JournalFile
+
+// DefaultModelSessions is the default of Config.ModelSessions.
+const DefaultModelSessions = talk.DefaultMost
 
 // Config configures a Runtime. The zero value works: SQLite and generated keys in
 // ./stile-data, the scripted model, no logs.
@@ -149,6 +153,10 @@ type Config struct {
 	Feeds Feeds
 	// Spending bounds the model tokens and cost of users and sessions.
 	Spending Spending
+	// ModelSessions is how many conversations the runtime keeps open with providers
+	// (docs/reference/providers.md#conversations); 0 is DefaultModelSessions. At the limit the
+	// one that was idle for longest is closed.
+	ModelSessions int
 
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
 	// concurrent use.
@@ -279,7 +287,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 		Agent: rt.agents.Find, Relics: rt.agents.Relics, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
-		Boot: wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
+		Boot: wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond}, ModelSessions: cfg.ModelSessions,
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	rt.host.Start()

@@ -54,6 +54,11 @@ type Observer interface {
 	ObserveRecord(agent string, rec *messages.Record)
 	// ModelCalled gets every call of a model when it has ended.
 	ModelCalled(telemetry.ModelCall)
+	// ModelAsked gets the bytes of text that a request to a model sends, and in which mode.
+	ModelAsked(mode string, bytes int64)
+	// ModelSession gets what became of a conversation that a provider keeps, in the words of
+	// messages.ModelSession.
+	ModelSession(what, reason string)
 	SessionAwake()
 	SessionAsleep()
 	FallbackMint()   // the fallback signer minted a token
@@ -210,7 +215,7 @@ func New(cfg Config) *Host {
 			return err
 		},
 	})
-	h.talks = talk.NewPool(cfg.ModelSessions, cfg.Now)
+	h.talks = talk.NewPool(cfg.ModelSessions, cfg.Now, cfg.Observer.ModelSession)
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
@@ -228,7 +233,7 @@ func New(cfg Config) *Host {
 func (h *Host) share() {
 	cfg := &h.cfg
 	h.histories = history.New(cfg.Store, cfg.Now)
-	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, ModelCalled: cfg.Observer.ModelCalled, Systems: &h.histories.Systems}
+	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, ModelAsked: cfg.Observer.ModelAsked, ModelCalled: cfg.Observer.ModelCalled, Systems: &h.histories.Systems}
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.attempts = attempt.Env{
 		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.hub.Tell,

@@ -48,6 +48,8 @@ type silent struct{}
 
 func (silent) ObserveRecord(string, *messages.Record) {}
 func (silent) ModelCalled(telemetry.ModelCall)        {}
+func (silent) ModelAsked(string, int64)               {}
+func (silent) ModelSession(string, string)            {}
 func (silent) SessionAwake()                          {}
 func (silent) SessionAsleep()                         {}
 func (silent) FallbackMint()                          {}

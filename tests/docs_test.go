@@ -376,6 +376,7 @@ func TestDocsMetrics(t *testing.T) {
 		m.ObserveRecord("a", &messages.Record{Body: b})
 	}
 	m.ModelCalled(telemetry.ModelCall{First: 1})
+	m.ModelSession(messages.SessionConnected, "")
 	m.Request("GET", "r", 200, 1)
 	m.Refused("ERR_BUSY", "RUNS")
 	m.JournalFile("x")

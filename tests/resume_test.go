@@ -338,3 +338,92 @@ func TestResumeLetsGo(t *testing.T) {
 		closed(0)
 	})
 }
+
+// What is sent and billed is counted by mode, and the conversations that are open. A session beyond
+// the host's bound goes by replay while the others are in use.
+func TestResumeIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		came, others := make(chan struct{}), make(chan struct{})
+		srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+			if c.All[len(c.All)-1].Text == "1234" {
+				close(came)
+				<-others
+			}
+			return wiretest.Response{Text: []string{"Well."}, Usage: wiretest.Counts{All: 40, Output: 5, CacheRead: 30}}
+		})
+		m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: openai.Responses, Base: srv.Base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := start(t, stile.Config{ModelSessions: 1})
+		a := resuming(t, "plain", "auto", srv.URL, "")
+		a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume}
+		a.Model = m
+		s := open(t, rt, "s", a)
+		auto := resuming(t, "plain", "auto", srv.URL, "")
+		auto.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Session: manifest.ModelSession{Transport: "responses_ws"}}
+		auto.Model = m
+		other := open(t, rt, "other", auto)
+		wantDone(t, ask(t, s, "12345678"))
+		run := submit(t, s, "1234")
+		<-came
+		wantDone(t, ask(t, other, "12345678901"))
+		wantTalked(t, records(t, other), "fallback 0 MODEL_SESSIONS", "replay")
+		close(others)
+		wantDone(t, decision(t, run))
+		synctest.Wait() // a call is counted when its stream is over, which may be behind the decision
+		check := func(want float64, name string, labels ...string) {
+			t.Helper()
+			if got := metric(t, rt, name, labels...); got != want {
+				t.Errorf("%s %v is %v, want %v", name, labels, got, want)
+			}
+		}
+		check(12, "prompt_bytes_total", "mode", "resume")
+		check(11, "prompt_bytes_total", "mode", "replay")
+		check(3, "prompt_tokens_total", "kind", "sent", "mode", "resume")
+		check(3, "prompt_tokens_total", "kind", "sent", "mode", "replay")
+		check(80, "prompt_tokens_total", "kind", "billed", "mode", "resume")
+		check(60, "prompt_tokens_total", "kind", "cached", "mode", "resume")
+		check(40, "prompt_tokens_total", "kind", "billed", "mode", "replay")
+		check(1, "model_sessions_open")
+		check(1, "model_sessions_total", "outcome", "opened")
+		check(0, "model_sessions_total", "outcome", "closed")
+		check(1, "model_sessions_total", "outcome", "fallback", "reason", "MODEL_SESSIONS")
+		wantDone(t, ask(t, other, "again")) // takes the place
+		synctest.Wait()
+		check(1, "model_sessions_open")
+		check(1, "model_sessions_total", "outcome", "closed", "reason", "EVICTED")
+	})
+}
+
+// A check of an agent says which mode applies, and why.
+func TestModeThatApplies(t *testing.T) {
+	for name, c := range map[string]struct{ dialect, model, mode, why string }{
+		"at home":           {"cogency", "provider: openai, model: m, secret: THE_KEY", "resume", "goes on with replay"},
+		"explicit":          {"plain", "provider: openai, model: m, secret: THE_KEY, mode: resume", "resume", "model.mode is resume"},
+		"replay":            {"plain", "provider: openai, model: m, secret: THE_KEY, mode: replay", "replay", "model.mode is replay"},
+		"another address":   {"plain", "provider: openai, model: m, secret: THE_KEY, api: responses, base_url: 'http://localhost:1/v1'", "replay", "own address"},
+		"with a transport":  {"kitsu", "provider: openai, model: m, secret: THE_KEY, api: responses, base_url: 'http://localhost:1/v1', session: {transport: responses_ws}", "resume", "goes on"},
+		"chat completions":  {"plain", "provider: openai, model: m, secret: THE_KEY, api: chat", "replay", "openai keeps no conversation"},
+		"prompts that turn": {"aeiou", "provider: openai, model: m, secret: THE_KEY", "replay", "dialect aeiou do not grow"},
+		"no provider":       {"plain", "script: x.jsonl", "replay", "scripted keeps no conversation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {%s}\n", c.dialect, c.model))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &stile.Agent{Manifest: m}
+			if c.model == "script: x.jsonl" {
+				a.Model, m.Model = stile.ScriptedModel(), manifest.Model{}
+			}
+			mode, why, err := stile.CheckMode(a, stile.Config{Providers: keepers()})
+			if err != nil || mode != c.mode || !strings.Contains(why, c.why) {
+				t.Errorf("%s because %q, %v; want %s, %q", mode, why, err, c.mode, c.why)
+			}
+		})
+	}
+	if _, _, err := stile.CheckMode(nil, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig {
+		t.Error(err)
+	}
+}

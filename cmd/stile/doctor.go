@@ -145,8 +145,9 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	cfg := a.checking(s)
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
+		var mode, why string
 		if err == nil {
-			err = stile.Check(agent, cfg)
+			mode, why, err = stile.CheckMode(agent, cfg)
 		}
 		if err != nil {
 			for _, e := range leaves(err) {
@@ -156,6 +157,7 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 		}
 		m := agent.Manifest
 		all = append(all, finding{"agent " + path, isOK, fmt.Sprintf("%s, %s, model %s", m.Name, m.Dialect, m.Model.Provider)})
+		all = append(all, finding{"history " + path, isOK, mode + ": " + why})
 		all = append(all, lookTurns(path, m)...)
 		all = append(all, lookDocuments(agent)...)
 	}

@@ -52,6 +52,9 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: %+v", check, good[check])
 		}
 	}
+	if f := good["history "+example("plain/agent.yaml")]; f.State != isOK || f.Detail != "replay: the provider scripted keeps no conversation here" {
+		t.Errorf("the mode of the model: %+v", f)
+	}
 	for _, check := range []string{"disk", "sandbox", "clock"} {
 		if f := good[check]; f.State == isFail || f.State == "" {
 			t.Errorf("%s: %+v", check, f)

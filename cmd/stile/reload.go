@@ -90,6 +90,9 @@ func differing(a, b *settings) (keys []string) {
 			keys = append(keys, key)
 		}
 	}
+	if a.Limits.ModelSessions != b.Limits.ModelSessions { // the others of limits are taken
+		keys = append(keys, "limits.model_sessions")
+	}
 	return keys
 }
 

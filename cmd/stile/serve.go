@@ -277,6 +277,7 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
 	cfg.Spending = s.Spending.runtime()
+	cfg.ModelSessions = s.Limits.ModelSessions
 	cfg.Feeds.Deadline, cfg.Feeds.Remotes = s.Feeds.Deadline, s.Feeds.Remotes
 	if s.Feeds.RemoteCA != "" {
 		if cfg.Feeds.RemoteCA, err = os.ReadFile(s.Feeds.RemoteCA); err != nil {

@@ -50,7 +50,7 @@ type settings struct {
 	Auth           string              `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
 	Bootstrap      string              `yaml:"bootstrap_token_sha256" doc:"SHA-256, in hex, of a token of at least 32 bytes that you choose. Its bearer has all rights in tenant local: the first administrator of a host without tokens, who makes those of others over HTTP. Remove it then."`
 	OIDC           oidcSettings        `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
-	Limits         limitSettings       `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
+	Limits         hostLimitSettings   `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
 	Spending       spendingSettings    `yaml:"spending" doc:"What each user may use of models in a day, and each session in its life; 0 is no limit."`
 	Tenants        map[string]tenant   `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
 	MayUse         map[string][]string `yaml:"may_use" doc:"Agents that tenants may use, by tenant: a list of names, or * for all; the tenant * stands for each that is not named. Once it is there, a tenant without a word has none. Only in the file."`
@@ -106,6 +106,12 @@ type limitSettings struct {
 	JournalBytes      int64   `yaml:"journal_bytes" doc:"Bytes that the journal keeps of all sessions; at the limit no run and no session begins until sessions are deleted."`
 }
 
+// hostLimitSettings are the limits of each tenant, and those that all share.
+type hostLimitSettings struct {
+	limitSettings `yaml:",inline"`
+	ModelSessions int `yaml:"model_sessions" doc:"Conversations that the host keeps open with providers, of all tenants together; at the limit the one that was idle for longest is closed. At least 1."`
+}
+
 type spendingSettings struct {
 	UserTokens    int64 `yaml:"user_tokens_per_day" doc:"Tokens of a user, in a day (UTC)."`
 	UserCost      int64 `yaml:"user_cost_micro_usd_per_day" doc:"Millionths of a dollar of a user, for models that have a price, in a day."`
@@ -140,7 +146,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 
@@ -382,8 +388,17 @@ func dotted(key, name string) string {
 
 func nameOf(f reflect.StructField) string { return f.Tag.Get("yaml") }
 
+// inlined reports whether the settings of a field are those of the struct around it.
+func inlined(f reflect.StructField) bool { return nameOf(f) == ",inline" }
+
 func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
 	for i := range v.NumField() {
+		if inlined(v.Type().Field(i)) {
+			if f, ok := fieldOf(v.Field(i), name); ok {
+				return f, true
+			}
+			continue
+		}
 		if nameOf(v.Type().Field(i)) == name {
 			return v.Field(i), true
 		}
@@ -393,6 +408,10 @@ func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
 
 func keysOf(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
+		if inlined(t.Field(i)) {
+			names = append(names, keysOf(t.Field(i).Type)...)
+			continue
+		}
 		names = append(names, nameOf(t.Field(i)))
 	}
 	return names
@@ -473,6 +492,10 @@ func (s *settings) each() (all []setting) {
 	walk = func(prefix string, v reflect.Value) {
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
+			if inlined(f) {
+				walk(prefix, v.Field(i))
+				continue
+			}
 			one := setting{key: dotted(prefix, nameOf(f)), doc: f.Tag.Get("doc"), value: v.Field(i)}
 			if enum := f.Tag.Get("enum"); enum != "" {
 				one.choices = strings.Split(enum, "|")
@@ -560,6 +583,9 @@ func (s *settings) check(said places) error {
 		if err := (messages.SessionKey{Tenant: name, User: "x", ID: "x"}).Validate(); err != nil && name != "*" {
 			refuse("may_use."+name, "is no name of a tenant")
 		}
+	}
+	if s.Limits.ModelSessions < 1 {
+		refuse("limits.model_sessions", "want 1 or more; model.mode: replay of a manifest keeps no conversation")
 	}
 	if d := s.Feeds.Deadline; d <= 0 || d > maxFeedDeadline {
 		refuse("feeds.deadline", "want more than 0, and "+maxFeedDeadline.String()+" at most")

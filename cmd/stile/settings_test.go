@@ -31,7 +31,7 @@ listen: 127.0.0.1:9000
 auth: tokens
 grace: 30s
 max_runs: 7
-limits: {requests_per_second: 2.5, runs: 3}
+limits: {requests_per_second: 2.5, runs: 3, model_sessions: 9}
 tenants:
   acme: {limits: {runs: 9, tokens_per_day: 1000000}}
 may_use: {acme: ["*"], "*": [a], none: []}
@@ -51,7 +51,7 @@ log_level: debug
 	want := defaultSettings()
 	want.Agents, want.Dir = []string{filepath.Join(dir, "a.yaml"), "/abs/b.yaml"}, filepath.Join(dir, "data")
 	want.Listen, want.Auth, want.Grace, want.MaxRuns = "127.0.0.1:9001", "tokens", 30*time.Second, 7
-	want.Limits = limitSettings{RequestsPerSecond: 2.5, Runs: 4}
+	want.Limits = hostLimitSettings{limitSettings{RequestsPerSecond: 2.5, Runs: 4}, 9}
 	want.Tenants = map[string]tenant{"acme": {limitSettings{Runs: 9, TokensPerDay: 1000000}}}
 	want.MayUse = map[string][]string{"acme": {"*"}, "*": {"a"}, "none": {}}
 	want.OIDC = oidcSettings{Issuer: "https://id.example", Algorithms: []string{"RS256"}}
@@ -117,6 +117,8 @@ log_level: true
 		{"x: &a [*a]", "x: ERR_CONFIG"},
 		{"hosts: &a [*a]", "hosts[0]"},
 		{"feeds: {deadline: 0}", ":1:19: feeds.deadline: ERR_CONFIG: want more than 0"},
+		{"limits: {model_sessions: 0}", ":1:26: limits.model_sessions: ERR_CONFIG: want 1 or more"},
+		{"tenants: {a: {limits: {model_sessions: 3}}}", "tenants.a.limits.model_sessions: ERR_CONFIG: is no setting"},
 		{"feeds: {deadline: 6m}", "feeds.deadline: ERR_CONFIG: want more than 0"},
 		{"feeds: {deadline: -1s}", ":1:19: feeds.deadline: ERR_CONFIG"},
 	} {

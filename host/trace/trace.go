@@ -76,6 +76,11 @@ const (
 	keyCompensates  = "stile.compensates"
 	keyCause        = "stile.cause"
 	keyStreamed     = "stile.streamed_bytes"
+	keyMode         = "stile.model.mode"
+	keyTalk         = "stile.model.session"
+	keySent         = "stile.model.sent_messages"
+	keySentBytes    = "stile.model.sent_bytes"
+	keyReason       = "stile.reason"
 )
 
 // Tracer makes spans of records. Its methods are safe for concurrent use.
@@ -152,7 +157,7 @@ func (t *Tracer) ObserveAgent(agent string, r *stile.Record) {
 		return
 	}
 	switch b := r.Body.(type) {
-	case *messages.Input, *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply,
+	case *messages.Input, *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply, *messages.ModelSession,
 		*messages.ActionDeclared, *messages.ActionStarted, *messages.ActionEnded, *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded,
 		*messages.RollbackBegin, *messages.RunEnd:
 		t.mu.Lock()
@@ -201,6 +206,21 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 		if b.Model != "" {
 			r.model.SetAttributes(attribute.String(keyModel, b.Model))
 		}
+		if b.Mode != "" {
+			r.model.SetAttributes(attribute.String(keyMode, b.Mode))
+		}
+		if b.Mode == messages.ModelResume {
+			r.model.SetAttributes(attribute.Int64(keyTalk, b.Session), attribute.Int64(keySent, b.Sent), attribute.Int64(keySentBytes, b.SentBytes))
+		}
+	case *messages.ModelSession:
+		if r.turning == nil {
+			return
+		}
+		attrs := []attribute.KeyValue{attribute.Int64(keyTalk, b.Session)}
+		if b.Reason != "" {
+			attrs = append(attrs, attribute.String(keyReason, b.Reason))
+		}
+		r.turning.AddEvent("model session "+b.What, at, oteltrace.WithAttributes(attrs...))
 	case *messages.ModelReply:
 		if r.model == nil {
 			return

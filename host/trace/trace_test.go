@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -251,4 +252,47 @@ func TestNoTextInSpans(t *testing.T) {
 			t.Errorf("a model that failed is an error of %d spans", bad)
 		}
 	}
+}
+
+// A trace shows the life of a conversation with the provider: what became of it is an event of the
+// turn, and a call says how it was asked.
+func TestConversationsInSpans(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	tracer := trace.New(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	for i, b := range []messages.Body{
+		&messages.RunBegin{}, &messages.TurnBegin{},
+		&messages.ModelSession{What: messages.SessionGone, Session: 1, Reason: "IDLE"}, &messages.ModelSession{What: messages.SessionConnected, Session: 2},
+		&messages.ModelRequest{Model: "m", Mode: messages.ModelResume, Session: 2, Messages: 5, Sent: 2, SentBytes: 99},
+		&messages.ModelSession{What: messages.SessionFallback, Session: 2, Reason: "GARBAGE"},
+		&messages.ModelRequest{Model: "m", Mode: messages.ModelReplay, Messages: 5},
+		&messages.ModelReply{Finish: messages.FinishComplete}, &messages.TurnDecided{Decision: messages.Done}, &messages.RunEnd{Decision: messages.Done},
+	} {
+		tracer.Observe(&messages.Record{Seq: int64(i + 1), Run: 1, Turn: 1, Body: b})
+	}
+	var events, calls []string
+	for _, s := range exporter.GetSpans() {
+		for _, e := range s.Events {
+			events = append(events, fmt.Sprint(s.Name, ": ", e.Name, " ", attrs(e.Attributes)))
+		}
+		if strings.HasPrefix(s.Name, "chat") {
+			calls = append(calls, attrs(s.Attributes))
+		}
+	}
+	if want := []string{
+		"turn: model session closed stile.model.session=1 stile.reason=IDLE", "turn: model session opened stile.model.session=2",
+		"turn: model session fallback stile.model.session=2 stile.reason=GARBAGE",
+	}; !slices.Equal(events, want) {
+		t.Errorf("events %q, want %q", events, want)
+	}
+	if len(calls) != 2 || !strings.Contains(calls[0], "stile.model.mode=resume stile.model.session=2 stile.model.sent_messages=2 stile.model.sent_bytes=99") || !strings.Contains(calls[1], "stile.model.mode=replay") || strings.Contains(calls[1], "stile.model.session") {
+		t.Errorf("calls %q", calls)
+	}
+}
+
+func attrs(all []attribute.KeyValue) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, string(a.Key)+"="+a.Value.String())
+	}
+	return strings.Join(texts, " ")
 }

@@ -43,6 +43,7 @@ type Agent struct {
 	Routes   []Route // at least one
 	Retry    retry.Policy
 	Sessions *Sessions // how replies come over conversations with the provider; nil uses none
+	WhyMode  string    // why there are some, or none
 	Tools    *catalog.Set
 	Targets  *catalog.Targets // of actions in replies: Tools, and targets that are not tools
 	Gate     catalog.Gate

@@ -275,7 +275,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	if err := e.native(m, routes, dialect); err != nil {
 		return err
 	}
-	sessions, err := e.sessions(m, routes, dialect)
+	sessions, whyMode, err := e.sessions(m, routes, dialect)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	}
 	primer := on.primer(m, speaks, specs, answer)
 	c.Actor = &compiled.Agent{
-		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Sessions: sessions, Tools: has.set, Targets: targets, Gate: has.gate,
+		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Sessions: sessions, WhyMode: whyMode, Tools: has.set, Targets: targets, Gate: has.gate,
 		Feeds: feeding, Specs: specs, Native: functions, Primer: primer, Digester: prompt.NewDigester(primer, e.rendering()),
 		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform, Around: a.Around,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,

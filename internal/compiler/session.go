@@ -9,23 +9,31 @@ import (
 )
 
 // sessions settles whether replies come over conversations that the provider keeps
-// (docs/spec/model-sessions.md); nil is no.
-func (e *Env) sessions(m *manifest.Manifest, routes []compiled.Route, d parse.Dialect) (*compiled.Sessions, error) {
-	if e.replays() || m.Model.Mode == manifest.ModeReplay {
-		return nil, nil
+// (docs/spec/model-sessions.md), and why; nil is no.
+func (e *Env) sessions(m *manifest.Manifest, routes []compiled.Route, d parse.Dialect) (_ *compiled.Sessions, why string, _ error) {
+	if e.replays() {
+		return nil, "a replay asks no model", nil
+	}
+	if m.Model.Mode == manifest.ModeReplay {
+		return nil, "model.mode is replay", nil
 	}
 	s := &compiled.Sessions{Auto: m.Model.Mode != manifest.ModeResume, Idle: m.Model.Session.Idle, Age: m.Model.Session.MaxAge}
 	_, keeps := routes[0].Port.(llm.SessionModel)
-	bad := func(detail string) (*compiled.Sessions, error) {
-		return nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.mode", Detail: detail}
-	}
+	cure := ""
 	switch grows := d.Traits().AppendOnly; {
-	case s.Auto && (!grows || !keeps || !routes[0].Home && m.Model.Session.Transport == ""):
-		return nil, nil
 	case !grows:
-		return bad("the prompts of the dialect " + d.Name() + " do not grow at their end, so there is nothing to resume; leave mode out. plain, cogency and kitsu can")
+		why, cure = "the prompts of the dialect "+d.Name()+" do not grow at their end, so there is nothing to resume", "leave mode out. plain, cogency and kitsu can"
 	case !keeps:
-		return bad("the provider " + m.Model.Provider + " keeps no conversation here; openai does, with api: responses and streamed replies. Leave mode out")
+		why, cure = "the provider "+m.Model.Provider+" keeps no conversation here", "openai does, with api: responses and streamed replies. Leave mode out"
+	case s.Auto && !routes[0].Home && m.Model.Session.Transport == "":
+		return nil, "the model is not at its vendor's own address, and model.session.transport is not set", nil
+	case s.Auto:
+		return s, "the provider keeps the conversation; a run goes on with replay where that fails", nil
+	default:
+		return s, "model.mode is resume", nil
 	}
-	return s, nil
+	if s.Auto {
+		return nil, why, nil
+	}
+	return nil, "", &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.mode", Detail: why + "; " + cure}
 }

@@ -40,7 +40,9 @@ type Env struct {
 	LimitReached func(limit string, n int)
 	// ModelCalled gets every call of a model when it has ended.
 	ModelCalled func(telemetry.ModelCall)
-	Systems     *history.Systems
+	// ModelAsked gets the bytes of text that a request sends, and in which mode.
+	ModelAsked func(mode string, bytes int64)
+	Systems    *history.Systems
 }
 
 // Inbox takes what a reply says. Offer is Post for a caller that calls Inline then: an idle session
@@ -76,6 +78,7 @@ type Reply struct {
 	counts    int64 // bytes of the reply that count, when its decoder has said so; else negative
 
 	asked   int64     // bytes of the prompt
+	mode    string    // of the latest request
 	script  bool      // the model reads a script, and costs nothing
 	attempt bill      // as far as the model has said
 	spoke   time.Time // of its first text; zero before
@@ -226,7 +229,10 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 // called reports a call that has ended. Calls of actions are watched from outside (calls.Watch); here
 // that would cost each turn some allocations.
 func (r *Reply) called(route compiled.Route, begin time.Time, finish messages.Finish, err error) {
-	c := telemetry.ModelCall{Provider: route.Provider, Model: route.Model, Outcome: calls.Outcome(r.ctx, finish, err), Took: r.env.Now().Sub(begin)}
+	c := telemetry.ModelCall{
+		Provider: route.Provider, Model: route.Model, Outcome: calls.Outcome(r.ctx, finish, err), Took: r.env.Now().Sub(begin),
+		Mode: r.mode, Input: r.attempt.usage.Input, Cached: r.attempt.usage.CacheRead,
+	}
 	if !r.spoke.IsZero() {
 		c.First = max(r.spoke.Sub(begin), 1)
 	}

@@ -117,7 +117,7 @@ func begin(t *testing.T, change func(*compiled.Agent), models ...llm.Model) (*Re
 	}
 	kept := history.New(store, time.Now)
 	b, r := &inbox{}, &Reply{}
-	r.Begin(t.Context(), &Env{Now: time.Now, LimitReached: func(string, int) {}, ModelCalled: func(telemetry.ModelCall) {}, Systems: &kept.Systems}, b, history.Reader{
+	r.Begin(t.Context(), &Env{Now: time.Now, LimitReached: func(string, int) {}, ModelAsked: func(string, int64) {}, ModelCalled: func(telemetry.ModelCall) {}, Systems: &kept.Systems}, b, history.Reader{
 		Store: store, Agent: a, SID: at.SID, Inc: at.Inc, Durable: at.Sealer.Head(), Share: intake.New(-1, nil, nil).Begin(),
 		Open: &turn.OpenModel{Ident: turn.Ident{Turn: 1, Nonce: "n"}, Run: 1, Pass: 1},
 	})

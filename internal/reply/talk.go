@@ -15,6 +15,7 @@ import (
 func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.ModelOpened) iter.Seq2[llm.Chunk, error] {
 	port, keeps := route.Port.(llm.SessionModel)
 	if r.Talk == nil || !keeps {
+		r.sends(messages.ModelReplay, r.asked)
 		r.post(opened)
 		return route.Port.Stream(r.ctx, req)
 	}
@@ -31,9 +32,14 @@ func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.Model
 		},
 		Asked: func(mode string, session int64, sent int) {
 			in := *opened
-			if in.Request.Mode = mode; mode == messages.ModelResume {
-				in.Request.Session, in.Request.Sent, in.Request.SentBytes = session, int64(len(req.Messages)-sent), bytesOf(req.Messages[sent:])
+			bytes := bytesOf(req.Messages[sent:])
+			if mode == messages.ModelReplay { // sent is what the conversation has, and there is none
+				bytes = r.asked
 			}
+			if in.Request.Mode = mode; mode == messages.ModelResume {
+				in.Request.Session, in.Request.Sent, in.Request.SentBytes = session, int64(len(req.Messages)-sent), bytes
+			}
+			r.sends(mode, bytes)
 			if asked {
 				in.System, in.Request.Lints = nil, nil
 				r.requests++
@@ -42,4 +48,10 @@ func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.Model
 			r.post(&in)
 		},
 	})
+}
+
+// sends counts a request that goes out.
+func (r *Reply) sends(mode string, bytes int64) {
+	r.mode = mode
+	r.env.ModelAsked(mode, bytes)
 }

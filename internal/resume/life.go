@@ -38,6 +38,7 @@ const (
 	ReasonSuspended = "SUSPENDED" // the session waits for approval
 	ReasonNetwork   = "NETWORK"   // the connection broke
 	ReasonFailed    = "FAILED"    // the reply before failed
+	ReasonEnded     = "ENDED"     // the session sleeps, or is over; no record says so
 )
 
 // Input is something that has happened.
@@ -130,8 +131,8 @@ type Send struct {
 // Note records what became of the conversation.
 type Note struct{ Session messages.ModelSession }
 
-// Shut closes the connection.
-type Shut struct{}
+// Shut closes the connection. What and Reason are as in messages.ModelSession.
+type Shut struct{ What, Reason string }
 
 // Alone asks for a reply to the whole prompt without a conversation.
 type Alone struct{}
@@ -229,16 +230,14 @@ func (l *Life) Step(in Input) []Effect {
 	case Gone:
 		switch l.state {
 		case Settling:
-			l.drop(messages.SessionGone, in.Reason)
-			return append([]Effect{Shut{}}, l.connect()...)
+			return l.anew(messages.SessionGone, in.Reason)
 		case Paused:
-			l.drop(messages.SessionGone, in.Reason)
-			return []Effect{Shut{}}
+			return []Effect{l.drop(messages.SessionGone, in.Reason)}
 		}
 	case Close:
 		was := l.state
 		if l.state = Closed; was != Idle {
-			return []Effect{Shut{}}
+			return []Effect{Shut{messages.SessionGone, ReasonEnded}}
 		}
 	}
 	return nil
@@ -269,14 +268,14 @@ func (l *Life) prompt(in Ask) []Effect {
 
 // anew gives the connection up for another one.
 func (l *Life) anew(what, reason string) []Effect {
-	l.drop(what, reason)
-	return append([]Effect{Shut{}}, l.connect()...)
+	return append([]Effect{l.drop(what, reason)}, l.connect()...)
 }
 
-// drop forgets what the connection had.
-func (l *Life) drop(what, reason string) {
+// drop forgets what the connection had, and gives it up.
+func (l *Life) drop(what, reason string) Shut {
 	l.state, l.asked, l.before, l.reply = Idle, point{}, point{}, false
 	l.ended = messages.ModelSession{What: what, Reason: reason, Session: l.session}
+	return Shut{what, reason}
 }
 
 // connect asks for a connection, and records how the one before ended.
@@ -352,29 +351,32 @@ func (l *Life) failed(in Failed) []Effect {
 	shut := was != Connecting
 	switch {
 	case was != Streaming && l.ask.Auto && in.Elsewhere:
-		l.alone = l.ask.Run
-		l.drop("", "")
-		l.ended = messages.ModelSession{}
+		gone := l.leave(in.Reason)
 		out := []Effect{l.note(messages.SessionFallback, in.Reason), Alone{}}
 		if shut {
-			out = append([]Effect{Shut{}}, out...)
+			out = append([]Effect{gone}, out...)
 		}
 		return out
 	case was == Connecting:
 		l.state = Idle
 		return []Effect{Fail{}}
 	case was == Streaming && l.ask.Auto && in.Elsewhere: // the reply has failed, and the run may go on
-		l.alone = l.ask.Run
-		l.drop("", "")
-		l.ended = messages.ModelSession{}
-		return []Effect{Shut{}, l.note(messages.SessionFallback, in.Reason), Fail{}}
+		return []Effect{l.leave(in.Reason), l.note(messages.SessionFallback, in.Reason), Fail{}}
 	case in.Gone:
-		l.drop(messages.SessionGone, in.Reason)
-		return []Effect{Shut{}, Fail{}}
+		return []Effect{l.drop(messages.SessionGone, in.Reason), Fail{}}
 	}
 	// The provider has forgotten what the request was built upon.
 	l.state, l.asked, l.before, l.reply = Paused, point{}, point{}, false
 	return []Effect{Fail{}}
+}
+
+// leave has the run go on without a conversation. The record of that says how the connection
+// ended.
+func (l *Life) leave(reason string) Shut {
+	l.alone = l.ask.Run
+	gone := l.drop(messages.SessionGone, reason)
+	l.ended = messages.ModelSession{}
+	return gone
 }
 
 // retry makes the request again on a footing that the provider accepts; nil if there is none.

@@ -66,6 +66,8 @@ func play(t *testing.T, text string) string {
 				fmt.Fprintf(&out, "  note %s %d %s\n", e.Session.What, e.Session.Session, e.Session.Reason)
 			case Send:
 				fmt.Fprintf(&out, "  send over %d behind %d\n", e.Session, e.Sent)
+			case Shut:
+				fmt.Fprintf(&out, "  shut %s %s\n", e.What, e.Reason)
 			default:
 				fmt.Fprintf(&out, "  %s\n", e.effect())
 			}

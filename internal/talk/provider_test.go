@@ -281,6 +281,32 @@ type asker struct {
 	leave  string // the receiver leaves behind a piece with this text
 	lines  []string
 	modes  []string
+	seen   *sightings
+}
+
+// sightings are what a pool says of its connections.
+type sightings struct {
+	mu   sync.Mutex
+	all  []string
+	open int
+}
+
+func (s *sightings) saw(what, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, strings.TrimSpace(what+" "+reason))
+	switch what {
+	case messages.SessionConnected:
+		s.open++
+	case messages.SessionExpired, messages.SessionGone:
+		s.open--
+	}
+}
+
+func (s *sightings) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.all, " | ")
 }
 
 // ask asks for a reply and reads it to its end, or until the receiver leaves.
@@ -324,16 +350,23 @@ func (a *asker) noted() string {
 	return strings.Join(lines, " | ")
 }
 
+// unseen does not look at what becomes of connections.
+func unseen(string, string) {}
+
 // newTalk returns a conversation of a pool of most connections, which the test's end closes.
 func newTalk(t testing.TB, most int, c Config, p *provider) (*Pool, *asker) {
 	t.Helper()
-	pool := NewPool(most, time.Now)
-	a := &asker{talk: pool.New(c), model: p, name: "m"}
+	seen := &sightings{}
+	pool := NewPool(most, time.Now, seen.saw)
+	a := &asker{talk: pool.New(c), model: p, name: "m", seen: seen}
 	t.Cleanup(func() {
 		a.talk.Close()
 		pool.Wait()
 		if pool.Open() != 0 || p.open() != 0 {
 			t.Errorf("%d connections stay, the provider has %d", pool.Open(), p.open())
+		}
+		if seen.open != 0 {
+			t.Errorf("%d connections are open by what was seen: %v", seen.open, seen)
 		}
 	})
 	return pool, a

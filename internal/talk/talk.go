@@ -44,6 +44,7 @@ type Config struct {
 type Pool struct {
 	now  func() time.Time
 	most int
+	saw  func(what, reason string)
 
 	mu   sync.Mutex
 	open int       // connections, and those that are being made
@@ -51,12 +52,14 @@ type Pool struct {
 	work sync.WaitGroup
 }
 
-// NewPool returns a pool of at most most connections; 0 is DefaultMost.
-func NewPool(most int, now func() time.Time) *Pool {
+// NewPool returns a pool of at most most connections; 0 is DefaultMost. saw is called with all
+// that becomes of them, in the words of messages.ModelSession: also with ends that no record
+// tells, because no request follows. It must not block.
+func NewPool(most int, now func() time.Time, saw func(what, reason string)) *Pool {
 	if most <= 0 {
 		most = DefaultMost
 	}
-	return &Pool{most: most, now: now}
+	return &Pool{most: most, now: now, saw: saw}
 }
 
 // Open returns the number of connections.
@@ -156,6 +159,10 @@ func (t *Talk) Stream(ctx context.Context, q *Request) iter.Seq2[llm.Chunk, erro
 		}
 		t.wake()
 		defer t.rest()
+		if t.ended.Load() {
+			yield(llm.Chunk{}, errClosed())
+			return
+		}
 		t.stream(ctx, q, yield)
 	}
 }
@@ -222,18 +229,19 @@ func (t *Talk) Close() {
 // do does the effects that no request waits for.
 func (t *Talk) do(effects []resume.Effect) {
 	for _, e := range effects {
-		if _, ok := e.(resume.Shut); ok {
-			t.shut()
+		if e, ok := e.(resume.Shut); ok {
+			t.shut(e)
 		}
 	}
 }
 
 // shut closes the connection on another goroutine: a provider that is gone does not answer.
-func (t *Talk) shut() {
+func (t *Talk) shut(why resume.Shut) {
 	s := t.session
 	if s == nil {
 		return
 	}
+	t.pool.saw(why.What, why.Reason)
 	t.session = nil
 	t.up.Store(false)
 	t.pool.mu.Lock()
@@ -255,9 +263,14 @@ func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, err
 		var more []resume.Effect
 		switch e := e.(type) {
 		case resume.Note:
+			switch e.Session.What {
+			case messages.SessionExpired, messages.SessionGone: // seen when it was given up
+			default:
+				t.pool.saw(e.Session.What, e.Session.Reason)
+			}
 			q.Note(e.Session)
 		case resume.Shut:
-			t.shut()
+			t.shut(e)
 		case resume.Settle:
 			more = t.settle(ctx)
 		case resume.Connect:
@@ -304,6 +317,11 @@ func (t *Talk) settle(ctx context.Context) []resume.Effect {
 // errFull means that every connection is in use.
 func errFull() error {
 	return llm.Fail(llm.Failure{Kind: llm.KindOverloaded, Code: "model_sessions", Retryable: true}, "all connections that the host may keep with providers are in use")
+}
+
+// errClosed means that the session asks when it is over.
+func errClosed() error {
+	return llm.Fail(llm.Failure{Kind: llm.KindNetwork, Code: "closed"}, "the session's conversation with the provider is closed")
 }
 
 func (t *Talk) connect(ctx context.Context, q *Request) []resume.Effect {

@@ -404,7 +404,7 @@ func TestClose(t *testing.T) {
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{t: t}
-		pool := NewPool(2, time.Now)
+		pool := NewPool(2, time.Now, unseen)
 		var all []*asker
 		for i := range 4 {
 			all = append(all, &asker{talk: pool.New(Config{Auto: i == 3}), model: p, name: "m"})
@@ -451,11 +451,52 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// All that becomes of connections is seen once, with its reason, also ends that no record tells.
+func TestSightings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{t: t}
+		pool, a := newTalk(t, 0, Config{Auto: true}, p)
+		good(t, a.ask(t.Context(), "One"), "ok")
+		good(t, a.ask(t.Context(), "Else"), "ok")
+		time.Sleep(DefaultIdle + time.Second)
+		synctest.Wait()
+		is(t, a.seen.String(), "opened | seeded HISTORY | closed IDLE")
+		good(t, a.ask(t.Context(), "One"), "ok")
+		p.answer = func(int) say { return say{fails: broken, gone: true} }
+		p.dial = func(context.Context) error { return llm.Fail(*absent, "no") }
+		a.ask(t.Context(), "One", "ok", "Two")
+		is(t, a.seen.String(), "opened | seeded HISTORY | closed IDLE | opened | closed NETWORK | fallback STATUS_404")
+		p.answer, p.dial, a.run = nil, nil, 2
+		good(t, a.ask(t.Context(), "One"), "ok")
+		a.talk.Close()
+		pool.Wait()
+		is(t, strings.TrimPrefix(a.seen.String(), "opened | seeded HISTORY | closed IDLE | opened | closed NETWORK | fallback STATUS_404 | "), "opened | closed ENDED")
+	})
+}
+
+// A request behind the end of the session fails, also where there is a place.
+func TestAsksTooLate(t *testing.T) {
+	for name, auto := range map[string]bool{"resume": false, "auto": true} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{t: t}
+			pool, a := newTalk(t, 0, Config{Auto: auto}, p)
+			a.talk.Close()
+			for range 2 {
+				if o := a.ask(t.Context(), "One"); o.Broken != "" || o.Err == nil || llm.FailureOf(o.Err).Code != "closed" {
+					t.Errorf("%+v", o)
+				}
+				pool.Wait()
+			}
+			is(t, p.saw(), "")
+		})
+	}
+}
+
 // An idle connection can always give way, also one that another had looked at while its request
 // came to an end.
 func TestPoolUnderLoad(t *testing.T) {
 	p := &provider{t: t}
-	pool := NewPool(1, time.Now)
+	pool := NewPool(1, time.Now, unseen)
 	all := []*asker{{talk: pool.New(Config{}), model: p, name: "m"}, {talk: pool.New(Config{}), model: p, name: "m"}}
 	last := &asker{talk: pool.New(Config{}), model: p, name: "m"}
 	for i := range 5000 {

@@ -117,6 +117,17 @@ func values(t testing.TB, m *Metrics) map[string]float64 {
 	return out
 }
 
+// noTalks adds the metrics of conversations before there are any.
+func noTalks(want map[string]float64) {
+	want["stile_model_sessions_open"] = 0
+	for _, mode := range []string{"resume", "replay"} {
+		want["stile_prompt_bytes_total mode="+mode] = 0
+		for _, kind := range []string{"sent", "billed", "cached"} {
+			want["stile_prompt_tokens_total kind="+kind+" mode="+mode] = 0
+		}
+	}
+}
+
 func TestObserveRecord(t *testing.T) {
 	m := NewMetrics()
 	inc := uuid.UUID{1}
@@ -127,6 +138,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_streamed_chunks_total": 0, "stile_streamed_bytes_total": 0,
 		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_seconds": 0, "stile_turn_seconds sum": 0, "stile_journal_commit_seconds": 0, "stile_journal_commit_seconds sum": 0,
 	}
+	noTalks(zero)
 	for _, l := range messages.Limits() {
 		zero["stile_limit_reached_total limit="+l] = 0
 	}
@@ -199,6 +211,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_streamed_chunks_total": 2, "stile_streamed_bytes_total": 5,
 		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_seconds": 4, "stile_turn_seconds sum": 0.75, "stile_journal_commit_seconds": 2, "stile_journal_commit_seconds sum": 2,
 	}
+	noTalks(want)
 	for _, l := range messages.Limits() {
 		want["stile_limit_reached_total limit="+l] = 0
 	}

@@ -28,26 +28,49 @@ type work struct {
 	approvals *counters2 // agent, answer
 
 	tenantTokens, tenantCost, tenantRuns *counters1
+
+	promptBytes  *counters1 // mode
+	promptTokens *counters2 // mode, kind
+	talks        *counters2 // outcome, reason
+	talksOpen    prometheus.Gauge
 }
 
 func newWork(m maker) work {
-	return work{
-		runs:      m.counters3("runs_total", "Runs that have ended, by agent, decision and, for HALT, reason.", "agent", "decision", "reason"),
-		tokens:    m.counters4("model_tokens_total", "Tokens of models, by agent, provider, model and kind; those from and to a cache are in input as well.", "agent", "provider", "model", "kind"),
-		cost:      m.counters3("model_cost_usd_total", "Cost of models that have a price, in dollars, by agent, provider and model.", "agent", "provider", "model"),
-		fallbacks: m.counters2("model_fallbacks_total", "Times that another model was asked, by agent and reason.", "agent", "reason"),
-		calls:     m.counters3("model_calls_total", "Calls of models, retries included, by provider, model and outcome.", "provider", "model", "outcome"),
-		took:      m.histograms("model_call_seconds", "Time of a call of a model to the end of its reply, by provider and model.", callBuckets, "provider", "model"),
-		first:     m.histograms("model_first_text_seconds", "Time of a call of a model to its first text, by provider and model.", callBuckets, "provider", "model"),
-		tools:     m.counters3("tool_calls_total", "Calls of tools that have ended, by agent, tool and state.", "agent", "tool", "state"),
-		toolTook:  m.histograms1("tool_call_seconds", "Time of a call of a tool, all attempts together, by tool.", callBuckets, "tool"),
-		approvals: m.counters2("approvals_total", "Calls that a person was asked for, and the answers, by agent.", "agent", "answer"),
+	w := work{
+		promptBytes:  m.counters1("prompt_bytes_total", "Bytes of text that requests of turns sent to models, by mode.", "mode"),
+		promptTokens: m.counters2("prompt_tokens_total", "Tokens of prompts of turns: sent, at four bytes of text a token, and billed and cached, as providers report them; by mode.", "mode", "kind"),
+		talks:        m.counters2("model_sessions_total", "What became of conversations that providers keep, by outcome and reason.", "outcome", "reason"),
+		talksOpen:    m.gauge("model_sessions_open", "Conversations that are open with providers."),
+		runs:         m.counters3("runs_total", "Runs that have ended, by agent, decision and, for HALT, reason.", "agent", "decision", "reason"),
+		tokens:       m.counters4("model_tokens_total", "Tokens of models, by agent, provider, model and kind; those from and to a cache are in input as well.", "agent", "provider", "model", "kind"),
+		cost:         m.counters3("model_cost_usd_total", "Cost of models that have a price, in dollars, by agent, provider and model.", "agent", "provider", "model"),
+		fallbacks:    m.counters2("model_fallbacks_total", "Times that another model was asked, by agent and reason.", "agent", "reason"),
+		calls:        m.counters3("model_calls_total", "Calls of models, retries included, by provider, model and outcome.", "provider", "model", "outcome"),
+		took:         m.histograms("model_call_seconds", "Time of a call of a model to the end of its reply, by provider and model.", callBuckets, "provider", "model"),
+		first:        m.histograms("model_first_text_seconds", "Time of a call of a model to its first text, by provider and model.", callBuckets, "provider", "model"),
+		tools:        m.counters3("tool_calls_total", "Calls of tools that have ended, by agent, tool and state.", "agent", "tool", "state"),
+		toolTook:     m.histograms1("tool_call_seconds", "Time of a call of a tool, all attempts together, by tool.", callBuckets, "tool"),
+		approvals:    m.counters2("approvals_total", "Calls that a person was asked for, and the answers, by agent.", "agent", "answer"),
 
 		tenantTokens: m.counters1("tenant_tokens_total", "Tokens of models, by tenant.", "tenant"),
 		tenantCost:   m.counters1("tenant_cost_usd_total", "Cost of models that have a price, in dollars, by tenant.", "tenant"),
 		tenantRuns:   m.counters1("tenant_runs_total", "Runs that have ended, by tenant.", "tenant"),
 	}
+	for _, mode := range []string{messages.ModelReplay, messages.ModelResume} {
+		w.promptBytes.of(mode)
+		for _, kind := range []string{promptSent, promptBilled, promptCached} {
+			w.promptTokens.of(pair{mode, kind})
+		}
+	}
+	return w
 }
+
+// Kinds of tokens of prompts.
+const (
+	promptSent   = "sent"
+	promptBilled = "billed"
+	promptCached = "cached" // of billed
+)
 
 // underway is what is known of a turn between two of its records, and of actions that outlive it.
 type underway struct {
@@ -227,6 +250,10 @@ type ModelCall struct {
 	Outcome         string
 	Took            time.Duration // to the end of the reply, time that the session held it back included
 	First           time.Duration // to the first text; 0 if there was none
+	// Of a turn's call: the mode of its request, and the tokens of its prompt that the provider
+	// reports, those from its cache being in Input as well.
+	Mode          string
+	Input, Cached int64
 }
 
 // ModelCalled counts a call of a model.
@@ -235,5 +262,27 @@ func (m *Metrics) ModelCalled(c ModelCall) {
 	m.took.of(pair{c.Provider, c.Model}).Observe(c.Took.Seconds())
 	if c.First > 0 {
 		m.first.of(pair{c.Provider, c.Model}).Observe(c.First.Seconds())
+	}
+	if c.Mode != "" {
+		m.promptTokens.of(pair{c.Mode, promptBilled}).Add(float64(c.Input))
+		m.promptTokens.of(pair{c.Mode, promptCached}).Add(float64(c.Cached))
+	}
+}
+
+// ModelAsked counts a request of a turn by its mode and the bytes of text that it sends.
+func (m *Metrics) ModelAsked(mode string, bytes int64) {
+	m.promptBytes.of(mode).Add(float64(bytes))
+	m.promptTokens.of(pair{mode, promptSent}).Add(float64((bytes + 3) / 4))
+}
+
+// ModelSession counts what became of a conversation that a provider keeps, in the words of
+// messages.ModelSession.
+func (m *Metrics) ModelSession(what, reason string) {
+	m.talks.of(pair{what, reason}).Inc()
+	switch what {
+	case messages.SessionConnected:
+		m.talksOpen.Inc()
+	case messages.SessionExpired, messages.SessionGone:
+		m.talksOpen.Dec()
 	}
 }

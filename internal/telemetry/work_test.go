@@ -88,3 +88,32 @@ func TestWork(t *testing.T) {
 		t.Errorf("%d activations without work are kept", len(m.known))
 	}
 }
+
+// What is sent and billed is counted by mode, and conversations by what becomes of them.
+func TestConversations(t *testing.T) {
+	m := NewMetrics()
+	m.ModelAsked("replay", 400)
+	m.ModelAsked("resume", 401)
+	m.ModelAsked("resume", 8)
+	m.ModelCalled(ModelCall{Mode: "resume", Input: 1000, Cached: 900})
+	m.ModelCalled(ModelCall{Mode: "replay", Input: 100})
+	m.ModelCalled(ModelCall{Input: 7}) // of an action
+	for _, what := range []struct{ what, reason string }{
+		{"opened", ""}, {"opened", ""}, {"opened", ""}, {"seeded", "LOST"}, {"diverged", "REPLY"}, {"expired", "AGE"}, {"closed", "IDLE"}, {"fallback", "STATUS_404"},
+	} {
+		m.ModelSession(what.what, what.reason)
+	}
+	got := values(t, m)
+	for name, want := range map[string]float64{
+		"stile_prompt_bytes_total mode=replay": 400, "stile_prompt_bytes_total mode=resume": 409,
+		"stile_prompt_tokens_total kind=sent mode=replay": 100, "stile_prompt_tokens_total kind=sent mode=resume": 103,
+		"stile_prompt_tokens_total kind=billed mode=resume": 1000, "stile_prompt_tokens_total kind=cached mode=resume": 900,
+		"stile_prompt_tokens_total kind=billed mode=replay": 100, "stile_prompt_tokens_total kind=cached mode=replay": 0,
+		"stile_model_sessions_open": 1, "stile_model_sessions_total outcome=opened reason=": 3, "stile_model_sessions_total outcome=closed reason=IDLE": 1,
+		"stile_model_sessions_total outcome=expired reason=AGE": 1, "stile_model_sessions_total outcome=fallback reason=STATUS_404": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
