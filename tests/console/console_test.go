@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,6 +232,35 @@ func clerk(t *testing.T) *stile.Agent {
 	}
 }
 
+// keeper has a feed that counts how often it was fetched, and keeps a note for each message.
+func keeper(t *testing.T) *stile.Agent {
+	t.Helper()
+	man, err := manifest.Parse("keeper.yaml", []byte(`dialect: cortex
+name: keeper
+import: {tools: [own.count], relics: [notes]}
+define: {relics: [{name: notes, service_type: key_value}]}
+context_feeds: [{id: count, source: {type: tool, name: own.count}}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fetched atomic.Int64
+	type none struct{}
+	type count struct {
+		N int64 `json:"n"`
+	}
+	counts, err := tools.Define("own.count", "Counts.", messages.ReadOnly, func(context.Context, none) (count, error) { return count{fetched.Add(1)}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stile.Agent{Manifest: man, Tools: []tools.Tool{counts}, Model: model(func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+		if strings.Contains(req.Messages[len(req.Messages)-1].Text, `id="keep"`) {
+			return says(`<response final="true">It is kept.</response>`)(ctx, req)
+		}
+		return says(fmt.Sprintf(`<action id="keep" type="relic">{"name": "notes", "parameters": {"operation": "set", "key": "n%d", "value": "<b>%d</b>"}}</action>`, len(req.Messages), len(req.Messages)))(ctx, req)
+	})}
+}
+
 func example(t *testing.T, path string) *stile.Agent {
 	t.Helper()
 	a, err := stile.LoadAgent(filepath.Join("..", "..", "examples", filepath.FromSlash(path)))
@@ -276,7 +306,7 @@ func TestConsole(t *testing.T) {
 	}
 	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", goOn: make(chan struct{}, 1)}
 	w.agents = []*stile.Agent{
-		w.talker(), clerk(t), plain("plain", says("Ahoy, ", "there.")), plain("flood", flood()),
+		w.talker(), clerk(t), keeper(t), plain("plain", says("Ahoy, ", "there.")), plain("flood", flood()),
 		example(t, "booking/agent.yaml"), example(t, "research/agent.yaml"), example(t, "newsroom/agent.yaml"), example(t, "gallery/endless-loop.yaml"),
 	}
 	w.start()

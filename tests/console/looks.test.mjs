@@ -11,6 +11,9 @@ before(async () => {
   await spoken("plain", "hostile", world.hostile);
   await call("PATCH", "/sessions/hostile", { title: world.hostile.slice(0, 90), tags: ["<img/src=x/onerror=alert(1)>"] });
   await spoken("endless-loop", "looks-loop", "Go on.");
+  await spoken("newsroom", "looks-news", "Write about kestrels.");
+  await call("POST", "/sessions", { agent: "clerk", id: "looks-waits" });
+  await call("POST", "/sessions/looks-waits/runs", { input: "pay" });
 });
 after(() => browser.close());
 
@@ -22,6 +25,12 @@ const places = {
   records: ["#/s/looks/records", ".record"],
   record: ["#/s/looks?record=5", ".inspect .facts"],
   stopped: ["#/s/looks-loop", ".stopped"],
+  prompt: ["#/s/looks/prompt?turn=3", ".message.changed"],
+  context: ["#/s/looks-news/context", ".tree .node .state"],
+  sums: ["#/s/looks/costs", "#turns tbody tr"],
+  compare: ["#/s/looks/compare", ".pair.differs"],
+  inbox: ["#/inbox", "article .approval"],
+  costs: ["#/costs", "#limits"],
 };
 
 for (const [size, viewport] of Object.entries(sizes)) {
@@ -39,6 +48,8 @@ for (const [size, viewport] of Object.entries(sizes)) {
     });
   }
 }
+
+after(() => call("DELETE", "/sessions/looks-waits"));
 
 test("hostile content is text in every view", async () => {
   const { page, close } = await open(browser, "#/s/hostile");

@@ -1,11 +1,13 @@
 // The pure parts of the console.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { align, lines, messages } from "./diff.js";
 import * as format from "./format.js";
 import { canonical } from "./proof.js";
 import * as route from "./route.js";
+import { samples } from "./samples.js";
 import { instant, lanes, ticks } from "./spans.js";
-import { head, Story, taken } from "./story.js";
+import { childrenOf, head, nameOf, Story, taken } from "./story.js";
 import { ended, why } from "./why.js";
 
 const t0 = Date.parse("2026-01-02T15:04:05Z");
@@ -46,7 +48,7 @@ test("JSON gets space and nothing else", () => {
 });
 
 test("addresses", () => {
-  for (const at of [{ page: "inbox" }, { id: "ada" }, { id: "a.b_c-d", tab: "time", turn: 3 }, { id: "ada", record: 12 }, { id: "ada", tab: "compare", other: "ben" }]) {
+  for (const at of [{ page: "inbox" }, { page: "costs" }, { id: "ada" }, { id: "a.b_c-d", tab: "time", turn: 3 }, { id: "ada", record: 12 }, { id: "ada", tab: "compare", other: "ben" }]) {
     const { page = "sessions", id = "", tab = "talk", turn = 0, record = 0, other = "" } = at;
     assert.deepEqual(route.parse(route.format(at)), { page, id, tab, turn, record, other, run: 0 });
   }
@@ -145,4 +147,61 @@ test("an axis has round steps", () => {
   assert.deepEqual(ticks(100), [0, 20, 40, 60, 80, 100]);
   assert.ok(ticks(0.3).length < 10 && ticks(86400000).length < 10);
   assert.equal(instant("2026-01-02T15:04:05.123456789Z"), t0 + 123.456789);
+});
+
+test("two lists side by side", () => {
+  const rows = (a, b) => align([...a], [...b], (x) => x).map((r) => (r.same ? r.after : `${r.before ?? ""}/${r.after ?? ""}`)).join(" ");
+  for (const [a, b, want] of [["", "", ""], ["abc", "abc", "a b c"], ["abc", "axc", "a b/x c"], ["abcd", "bd", "a/ b c/ d"], ["bd", "abcd", "/a b /c d"], ["ab", "xyz", "a/x b/y /z"], ["aab", "ab", "a a/ b"]]) assert.equal(rows(a, b), want, `${a} ${b}`);
+  // Whatever is cut: both lists come out as they went in, and what is the same is the same.
+  let seed = 7;
+  const draw = (n) => (seed = (seed * 48271) % 2147483647) % n;
+  for (let n = 0; n < 2000; n++) {
+    const [a, b] = [0, 1].map(() => Array.from({ length: draw(9) }, () => "abc"[draw(3)]));
+    const all = align(a, b, (x) => x);
+    assert.deepEqual(all.filter((r) => r.before !== undefined).map((r) => r.before), a);
+    assert.deepEqual(all.filter((r) => r.after !== undefined).map((r) => r.after), b);
+    for (const r of all) assert.equal(r.same, r.before === r.after, `${a} ${b}`);
+  }
+  // A text that is too long for the table is compared by its ends.
+  const long = (c) => ["begin", ...Array.from({ length: 3000 }, (_, i) => c + i), "end"];
+  assert.equal(align(long("a"), long("b"), (x) => x).filter((r) => r.same).length, 2);
+});
+
+test("lines that stayed are folded", () => {
+  const text = Array.from({ length: 20 }, (_, i) => `line ${i}`);
+  const other = text.with(10, "another");
+  const got = lines(text.join("\n"), other.join("\n"), 2).map(({ kind, text }) => `${kind} ${text}`);
+  assert.deepEqual(got, ["fold 8 lines as before", "same line 8", "same line 9", "gone line 10", "new another", "same line 11", "same line 12", "fold 7 lines as before"]);
+  assert.deepEqual(lines("a", "a"), [{ kind: "same", text: "a" }]);
+});
+
+test("what became of messages", () => {
+  const m = (role, text) => ({ role, text });
+  const before = [m("system", "you"), m("user", "go"), m("assistant", "call"), m("user", "result")];
+  const states = (after) => messages(before, after).map((x) => `${x.role} ${x.state}`);
+  assert.deepEqual(states([...before, m("assistant", "done")]), ["system same", "user same", "assistant same", "user same", "assistant new"]);
+  assert.deepEqual(states([m("system", "you"), m("user", "go\n\nresult"), m("user", "more")]), ["system same", "user changed", "assistant gone", "user new", "user gone"]);
+  assert.deepEqual(states([]), ["system gone", "user gone", "assistant gone", "user gone"]);
+});
+
+test("samples of metrics", () => {
+  const text = '# HELP a b\n# TYPE a counter\na 1\nb{x="1",y="a\\"b,}\\n\\\\"} 2.5e3 1700000000\nc{le="+Inf"} +Inf\n\nnonsense\n';
+  assert.deepEqual(samples(text), [
+    { name: "a", labels: {}, value: 1 },
+    { name: "b", labels: { x: "1", y: 'a"b,}\n\\' }, value: 2500 },
+    { name: "c", labels: { le: "+Inf" }, value: Infinity },
+  ]);
+});
+
+test("children of a session, and its values", () => {
+  const s = story(
+    [1, "turn.begin", {}],
+    [2, "action.declared", { id: "a", name: "reporter", args: "{}" }],
+    [3, "action.started", { id: "a", attempt: 1, child: "t:u:x.reporter.1" }],
+    [4, "relic.changed", { relic: "notes", args: '{"operation":"set"}', result: "{}" }],
+    [5, "action.ended", { id: "a", state: "ok", children: [{ sid: "t:u:x.reporter.1" }, { sid: "t:u:x.other:2" }] }],
+  );
+  assert.deepEqual(childrenOf(s), [{ id: "x.reporter.1", by: "reporter, turn 1" }, { id: "x.other:2", by: "reporter, turn 1" }]);
+  assert.equal(nameOf("t:u:a:b"), "a:b");
+  assert.deepEqual(s.relics.map((r) => [r.relic, r.turn]), [["notes", 1]]);
 });

@@ -1,8 +1,10 @@
 // The console: what a person opens to understand and steer agents. It is a client like any
 // other, over the public API; what comes from the host is put into the page as text.
 import { useCell } from "./cell.js";
+import { Costs } from "./costs.js";
 import { api, failed, reached, token, trouble, wanted } from "./host.js";
 import { cls, html, render, useEffect, useState } from "./html.js";
+import { Inbox, look, useInbox } from "./inbox.js";
 import { Keys } from "./keys.js";
 import { route } from "./route.js";
 import { Session } from "./session.js";
@@ -47,9 +49,11 @@ function Notices() {
 
 function Bar({ theme, turn, help }) {
   const at = useCell(route);
+  const waits = useInbox();
+  const current = (page) => (at.page === page ? "page" : undefined);
   return html`<header class="bar">
     <a class="mark" href="#/">stile</a>
-    <nav aria-label="Pages"><a href="#/" aria-current=${at.page === "sessions" ? "page" : undefined}>Sessions</a></nav>
+    <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a></nav>
     <span class="space"></span>
     <button class="plain small" onClick=${turn} title="Light or dark">${theme}</button>
     <button class="plain small" onClick=${help} title="Keys (?)">Keys</button>
@@ -62,12 +66,13 @@ function App() {
   const [help, setHelp] = useState(false);
   const [theme, turn] = useTheme();
   useEffect(() => {
-    document.title = at.id ? at.id + " · stile" : "stile";
-  }, [at.id]);
+    const name = at.id || { inbox: "Inbox", costs: "Costs" }[at.page];
+    document.title = name ? name + " · stile" : "stile";
+  }, [at.id, at.page]);
   return html`<div class=${cls("app", at.page, at.id && "one")}>
     <${Bar} theme=${theme} turn=${turn} help=${() => setHelp(true)} />
     <${Notices} />
-    ${want ? html`<main class="pane"><${Access} /></main>` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
+    ${want ? html`<main class="pane"><${Access} /></main>` : at.page === "inbox" ? html`<${Inbox} />` : at.page === "costs" ? html`<${Costs} />` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
     <${Keys} help=${help} setHelp=${setHelp} />
   </div>`;
 }
@@ -75,7 +80,7 @@ function App() {
 async function start() {
   try {
     agents.set(await api.agents());
-    if (!wanted.get()) await list();
+    if (!wanted.get()) await Promise.all([list(), look()]);
   } catch (err) {
     failed(err);
   }

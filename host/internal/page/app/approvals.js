@@ -5,8 +5,8 @@ import { attempt, host } from "./host.js";
 import { html, useState } from "./html.js";
 import { plainly } from "./plain.js";
 
-/** @param {{session: string, call: any, done: () => void}} p */
-export function Approval({ session, call, done }) {
+/** @param {{session: string, call: any, done: () => void, title?: "h2" | "h3"}} p */
+export function Approval({ session, call, done, title = "h3" }) {
   const [busy, work] = useState(false);
   const [reason, say] = useState("");
   const answer = async (allow) => {
@@ -16,7 +16,7 @@ export function Approval({ session, call, done }) {
     work(false);
   };
   return html`<section class="approval" aria-label=${"Approval of " + plainly(call.name)}>
-    <h3><b>${plainly(call.name)}</b> waits for an answer</h3>
+    <${title} class="asks"><b>${plainly(call.name)}</b> waits for an answer</${title}>
     <pre class="args" tabindex="0">${plainly(pretty(call.args))}</pre>
     <dl class="facts">
       ${call.basis && html`<dt>rests on</dt><dd>${plainly(call.basis)}</dd>`}

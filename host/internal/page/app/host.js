@@ -65,14 +65,28 @@ export const api = {
   sessions: (filter, o) => host.call("GET", "/sessions" + query(filter), o),
   session: (id, o) => host.session(id).call("GET", "", o),
   records: (id, filter, o) => host.session(id).call("GET", "/records" + query(filter), o),
+  prompt: (id, turn, reply, o) => host.session(id).call("GET", `/turns/${turn}/prompt` + query({ reply }), o),
+  fork: (id, body, o) => host.session(id).call("POST", "/fork", { body, ...o }),
+  feeds: (id, o) => host.session(id).call("GET", "/feeds", o),
+  waiting: (o) => host.call("GET", "/approvals?limit=200", o),
+  usage: (o) => host.call("GET", "/usage", o),
   keys: (o) => host.call("GET", "/keys", o),
 };
 
+/** An answer of the host that is no JSON, or no part of its versioned API. */
+async function plain(path, signal) {
+  const secret = token.get();
+  const res = await watched(path, { signal, headers: secret ? { Authorization: "Bearer " + secret } : {} });
+  if (!res.ok) throw Object.assign(new Error("The answer was " + res.status), { status: res.status });
+  return res;
+}
+
+/** The host's metrics, as a text. */
+export const metrics = async ({ signal } = {}) => (await plain("metrics", signal)).text();
+
 /** The records of a session as a file: a link could not show a token. */
 export async function save(id) {
-  const secret = token.get();
-  const res = await fetch(`v1/sessions/${encodeURIComponent(id)}/export`, { headers: secret ? { Authorization: "Bearer " + secret } : {} });
-  if (!res.ok) throw new Error("The answer was " + res.status);
+  const res = await plain(`v1/sessions/${encodeURIComponent(id)}/export`);
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await res.blob()), download: id + ".jsonl" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

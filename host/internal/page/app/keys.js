@@ -12,6 +12,8 @@ export const table = [
   ["n", "begin a session"],
   ["m", "write a message"],
   ["1 … " + tabs.length, "the views of a session"],
+  ["a", "the inbox: what waits for an answer"],
+  ["c", "costs"],
   ["i", "thoughts and other internals"],
   [".", "cancel the run"],
   ["[ , ]", "record before and after"],
@@ -36,6 +38,8 @@ const acts = {
   ".": () => cancel(shown.live),
   "[": () => step(-1),
   "]": () => step(1),
+  a: () => go({ page: "inbox" }),
+  c: () => go({ page: "costs" }),
   g: () => go({ page: "sessions", id: "" }),
 };
 tabs.forEach(([tab], i) => (acts[i + 1] = () => route.get().id && go({ tab })));

@@ -1,6 +1,7 @@
 // A session that is watched: its records from the last page on, then what comes. Renders come
 // once a frame, however much comes.
 import { api, failed, host } from "./host.js";
+import { useEffect, useState } from "./html.js";
 import { Story } from "./story.js";
 
 const pageSize = 500;
@@ -122,4 +123,23 @@ export class Live {
   async back(seq) {
     while (this.next && (this.story.records[0]?.seq ?? 0) > seq) await this.earlier();
   }
+}
+
+/** A session that is watched as long as a part shows it; told gets it, and null at the end. */
+export function useLive(id, told) {
+  const [live, set] = useState(/** @type {Live | null} */ (null));
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const l = new Live(id);
+    const off = l.watch(() => tick((n) => n + 1));
+    set(l);
+    told?.(l);
+    l.run();
+    return () => {
+      off();
+      l.close();
+      told?.(null, l);
+    };
+  }, [id]);
+  return live?.id === id ? live : null;
 }

@@ -1,13 +1,18 @@
 // A session: its head, its views, the questions that wait in it, and the field to speak to it.
 import { Approval } from "./approvals.js";
 import { useCell } from "./cell.js";
+import { Compare } from "./compare.js";
+import { Context } from "./context.js";
+import { SessionCosts } from "./costs.js";
 import { attempt } from "./host.js";
-import { cls, html, useEffect, useRef, useState } from "./html.js";
+import { cls, html, useRef, useState } from "./html.js";
 import { Copy, Inspect } from "./inspect.js";
-import { Live } from "./live.js";
+import { useLive } from "./live.js";
 import { Records } from "./log.js";
+import { Prompt } from "./prompt.js";
 import { go, route } from "./route.js";
 import { freshen } from "./sessions.js";
+import { nameOf } from "./story.js";
 import { internals, Talk } from "./talk.js";
 import { Timeline } from "./timeline.js";
 
@@ -16,28 +21,19 @@ export const tabs = [
   ["talk", "Conversation"],
   ["time", "Time line"],
   ["records", "Records"],
+  ["prompt", "Prompt"],
+  ["context", "Context"],
+  ["costs", "Costs"],
+  ["compare", "Compare"],
 ];
 
-/** The session that is shown, for keys. @type {{live: Live | null}} */
+/** The session that is shown, for keys. @type {{live: import("./live.js").Live | null}} */
 export const shown = { live: null };
 
-/** A session that is watched as long as it is shown. */
-function useLive(id) {
-  const [live, set] = useState(null);
-  const [, tick] = useState(0);
-  useEffect(() => {
-    const l = new Live(id);
-    const off = l.watch(() => tick((n) => n + 1));
-    set((shown.live = l));
-    l.run();
-    return () => {
-      off();
-      l.close();
-      if (shown.live === l) shown.live = null;
-    };
-  }, [id]);
-  return live?.id === id ? live : null;
-}
+const show = (live, was) => {
+  if (live) shown.live = live;
+  else if (shown.live === was) shown.live = null;
+};
 
 export async function cancel(live) {
   const run = live?.view?.run;
@@ -60,6 +56,14 @@ function Title({ live }) {
   return html`<h1 id="name"><button class="quietly" title="Give a title" onClick=${() => set(true)}>${view?.title || live.id}</button></h1>`;
 }
 
+/** Where a session comes from. */
+function From({ about, id }) {
+  const { origin, parent } = about;
+  const link = (sid) => html`<a class="link" href=${"#/s/" + encodeURIComponent(nameOf(sid))}>${nameOf(sid)}</a>`;
+  if (origin) return html`<p class="quiet" id="origin"><span>continues ${link(origin.sid)}</span><a class="link" href=${`#/s/${encodeURIComponent(id)}/compare?with=${encodeURIComponent(nameOf(origin.sid))}`}>compare</a></p>`;
+  return parent ? html`<p class="quiet" id="parent"><span>works for ${link(parent.sid)}</span></p>` : null;
+}
+
 function Head({ live }) {
   const view = live.view;
   const at = useCell(route);
@@ -74,6 +78,7 @@ function Head({ live }) {
         ${view?.title && html`<span class="mono">${live.id}</span>`}<${Copy} text=${live.id} what="the id" />
         ${(view?.tags ?? []).map((t) => html`<span class="tag">${t}</span>`)}
       </p>
+      <${From} about=${live.story.about} id=${live.id} />
     </div>
     <div class="acts">
       ${busy && html`<button id="cancel" class="danger small" onClick=${() => cancel(live)} title="Cancel the run (.)">Cancel</button>`}
@@ -118,13 +123,21 @@ function View({ live, at }) {
       return html`<${Timeline} live=${live} at=${at} />`;
     case "records":
       return html`<${Records} live=${live} at=${at} />`;
+    case "prompt":
+      return html`<${Prompt} live=${live} at=${at} />`;
+    case "context":
+      return html`<${Context} live=${live} />`;
+    case "costs":
+      return html`<${SessionCosts} live=${live} />`;
+    case "compare":
+      return html`<${Compare} key=${at.other} live=${live} at=${at} />`;
     default:
       return html`<${Talk} live=${live} />`;
   }
 }
 
 export function Session({ id }) {
-  const live = useLive(id);
+  const live = useLive(id, show);
   const at = useCell(route);
   if (!live) return html`<main class="pane"></main>`;
   if (live.missing) {

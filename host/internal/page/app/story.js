@@ -3,7 +3,7 @@
 
 /**
  * @typedef {{type: string, seq: number, run: number, turn: number, ts: string, body: any, hash: string, prev: string, sig?: {kid: string, sig: string}}} Rec
- * @typedef {{key: string, kind: string, seq: number, turn: number, ts: string, text: string, hidden: boolean, done: boolean, label?: string, action?: Action, code?: string}} Item
+ * @typedef {{key: string, kind: string, seq: number, turn: number, ts: string, text: string, hidden: boolean, done: boolean, label?: string, message?: boolean, action?: Action, code?: string}} Item
  * @typedef {{id: string, turn: number, name: string, type: string, args: string, needs: string[], block: string, group: string, undoes: string, declared: string, seq: number, seqs: number[], attempts: {at: string, seq: number, failure?: string, child?: string}[], asked: {at: string, seq: number, state: string, by?: string, reason?: string}[], ended: string, state: string, result: string, reason: string, error_code?: string, text: string, done?: number, total?: number, tokens: number, cost: number, children: any[]}} Action
  * @typedef {{id: string, kind: string, block: string, needs: string[], at: string, ended: string, state: string, seq: number, seqs: number[], test?: string, branch?: string, count?: number, ok?: number, failed?: number, reason?: string}} Block
  * @typedef {{seq: number, at: string, first: string, ended: string, provider: string, model: string, mode: string, finish: string, usage: any, cost: number, error: string, length: number, replySeq: number}} Request
@@ -31,6 +31,8 @@ export class Story {
     this.units = new Map(); // items of growing texts, by run and unit
     this.version = 0;
     this.about = {};
+    /** Changes of the values that the session keeps. @type {{seq: number, turn: number, ts: string, relic: string, args: string, result: string}[]} */
+    this.relics = [];
     this.seq = 0;
   }
 
@@ -144,7 +146,8 @@ export class Story {
 
   input(r, b) {
     this.run(r.run).seq ||= r.seq;
-    this.#item(r, "user", { text: b.text ?? message(b.userdata ?? ""), label: b.user });
+    const text = b.text ?? message(b.userdata ?? "");
+    this.#item(r, "user", { text, label: b.user, message: b.text !== undefined || text !== b.userdata });
   }
 
   run_begin(r) {
@@ -292,6 +295,10 @@ export class Story {
     if (item) item.text = head(item.text, b.off ?? 0);
   }
 
+  relic_changed(r, b) {
+    this.relics.push({ seq: r.seq, turn: r.turn, ts: r.ts, relic: b.relic ?? "", args: b.args ?? "", result: b.result ?? "" });
+  }
+
   session_closed(r, b) {
     this.closed = b.reason ?? "closed";
   }
@@ -312,6 +319,24 @@ function message(userdata) {
 function closeWait(t, ts) {
   const w = t.waits.at(-1);
   if (w && !w.to) w.to = ts;
+}
+
+/** The name of a session in its full id, which has the tenant and the user in front. */
+export const nameOf = (sid = "") => sid.split(":").slice(2).join(":");
+
+/**
+ * The sessions of the agents that were asked, in order. @param {Story} story
+ * @returns {{id: string, by: string}[]}
+ */
+export function childrenOf(story) {
+  const all = new Map();
+  for (const t of [...story.turns.values()].sort((a, b) => a.n - b.n)) {
+    for (const a of t.actions.values()) {
+      const by = `${a.name || a.type}, turn ${t.n}`;
+      for (const sid of [...a.attempts.map((x) => x.child), ...a.children.map((c) => c.sid)]) if (sid && !all.has(sid)) all.set(sid, { id: nameOf(sid), by });
+    }
+  }
+  return [...all.values()];
 }
 
 /** What a turn's replies and actions took. @param {Turn} t */

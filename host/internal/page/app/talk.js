@@ -5,8 +5,9 @@ import { brief, money, pretty, span } from "./format.js";
 import { cls, Component, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { plainly } from "./plain.js";
 import { go } from "./route.js";
+import { again, fork } from "./steer.js";
 import { instant } from "./spans.js";
-import { taken } from "./story.js";
+import { nameOf, taken } from "./story.js";
 import { ended, why } from "./why.js";
 
 /** Whether internals are shown. */
@@ -35,7 +36,7 @@ function Call({ a }) {
       <h4>Arguments</h4><pre tabindex="0">${plainly(pretty(a.args))}</pre>
       ${(a.result || a.text) && html`<h4>Result</h4><pre tabindex="0">${plainly(pretty(a.result || a.text))}</pre>`}
       <button class="link" onClick=${() => go({ record: a.seq })}>Records and hashes</button>
-      ${a.attempts.filter((x) => x.child).map((x) => html`<a class="link" href=${"#/s/" + encodeURIComponent(x.child.split(":").slice(2).join(":"))}>Session of the agent</a>`)}
+      ${a.attempts.filter((x) => x.child).map((x) => html`<a class="link" href=${"#/s/" + encodeURIComponent(nameOf(x.child))}>Session of the agent</a>`)}
     </div>`}
     ${!open && a.text && !a.ended && html`<pre class="growing" tabindex="0">${plainly(a.text.slice(-2000))}</pre>`}
   </div>`;
@@ -51,6 +52,8 @@ function Foot({ t, id }) {
     ${sum.cost > 0 && html`<span>${money(sum.cost)}</span>`}
     <span>${t.code || t.decision.toLowerCase()}</span>
     <button class="link" onClick=${() => go({ record: t.endSeq || t.seq })}>record</button>
+    ${t.requests.length > 0 && html`<a class="link" href=${`#/s/${encodeURIComponent(id)}/prompt?turn=${t.n}`}>prompt</a>`}
+    ${t.ended && html`<button class="link" onClick=${() => fork(id, t.n)}>fork here</button>`}
   </div>`;
 }
 
@@ -59,12 +62,33 @@ function Said({ item }) {
   return html`<div class=${cls("said", item.kind, !item.done && "growing")} data-kind=${item.kind}>${label}${item.text.replace(/\n+$/, "")}</div>`;
 }
 
-function ItemOf({ item, turns, id }) {
+/** What a person has said. It can be said otherwise, in a copy that begins in front of it. */
+function Asked({ item, turn, id }) {
+  const [edit, set] = useState(false);
+  const box = useRef(null);
+  if (!edit) {
+    return html`<div class="user" data-kind="user">${item.text}</div>
+      ${turn > 0 && item.message && html`<button class="link edit" onClick=${() => set(true)} title="Say it otherwise in a copy of the session, which begins in front of it">Edit and run again</button>`}`;
+  }
+  const run = async (e) => {
+    e.preventDefault();
+    if (await again(id, turn, box.current.value)) set(false);
+  };
+  return html`<form class="again" onSubmit=${run}>
+    <textarea aria-label="Message, edited" maxlength="524288" ref=${(e) => e && !box.current && (box.current = e).focus()} onKeyDown=${(e) => {
+      if (e.key === "Enter" && !e.shiftKey && !e.isComposing) run(e);
+      else if (e.key === "Escape") (e.stopPropagation(), (box.current = null), set(false));
+    }}>${item.text}</textarea>
+    <div class="row"><button class="primary small">Run in a copy</button><button type="button" class="plain small" onClick=${() => ((box.current = null), set(false))}>Not now</button></div>
+  </form>`;
+}
+
+function ItemOf({ item, turns, id, run }) {
   switch (item.kind) {
     case "call":
       return html`<${Call} a=${item.action} />`;
     case "user":
-      return html`<div class="user" data-kind="user">${item.text}</div>`;
+      return html`<${Asked} item=${item} turn=${run.turns[0]?.n ?? 0} id=${id} />`;
     case "turn":
       return html`<${Foot} t=${turns.get(item.turn)} id=${id} />`;
     case "output":
@@ -91,7 +115,7 @@ class RunOf extends Component {
     const bad = run.state === "ended" && run.decision !== "DONE";
     const last = run.turns.at(-1);
     return html`<section class=${cls("run", run.withdrawn && "withdrawn")} aria-label=${"Run " + run.n} data-run=${run.n}>
-      ${items.map((item) => html`<${ItemOf} key=${item.key} item=${item} turns=${turns} id=${id} />`)}
+      ${items.map((item) => html`<${ItemOf} key=${item.key} item=${item} turns=${turns} id=${id} run=${run} />`)}
       ${run.state === "running" && html`<div class="working" role="status"><span></span><span></span><span></span>${last && !last.requests.length ? " begins" : ""}</div>`}
       ${bad &&
       html`<div class=${cls("stopped", run.decision)} role="note">
@@ -111,6 +135,7 @@ function RunFoot({ run, id }) {
     ${sum.input + sum.output > 0 && html`<span>${brief(sum.input)} → ${brief(sum.output)} tokens</span>`}
     ${sum.cost > 0 && html`<span>${money(sum.cost)}</span>`}
     ${run.decision === "DONE" && html`<span class="done">done</span>`}
+    ${run.turns.length > 0 && html`<button class="link" onClick=${() => fork(id, run.turns.at(-1).n)} title="A copy of the session that ends here">Fork here</button>`}
   </div>`;
 }
 

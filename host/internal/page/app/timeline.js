@@ -44,8 +44,8 @@ function Needs({ rows, total }) {
   return html`<svg class="needs" aria-hidden="true" viewBox=${`0 0 1000 ${rows.length * rowHeight}`} preserveAspectRatio="none">${lines.map((d) => html`<path d=${d} vector-effect="non-scaling-stroke" />`)}</svg>`;
 }
 
-/** One turn. @param {{t: import("./story.js").Turn, open: boolean, toggle: () => void, selected: number}} p */
-function TurnLine({ t, open, toggle, selected }) {
+/** One turn. @param {{t: import("./story.js").Turn, id: string, open: boolean, toggle: () => void, selected: number}} p */
+function TurnLine({ t, id, open, toggle, selected }) {
   const [all, more] = useState(false);
   const { total, rows, live } = lanes(t);
   const sum = taken(t);
@@ -70,6 +70,7 @@ function TurnLine({ t, open, toggle, selected }) {
         )}
       </div>
       ${rows.length > shown.length && html`<button class="link" onClick=${() => more(true)}>${rows.length - shown.length} more rows</button>`}
+      ${t.requests.length > 0 && html`<p><a class="link" href=${`#/s/${encodeURIComponent(id)}/prompt?turn=${t.n}`}>Prompt and reply</a></p>`}
       ${t.decision && t.decision !== "DONE" && html`<p class="quiet">${plainly(why(t))}</p>`}
     </div>`}
   </section>`;
@@ -105,6 +106,6 @@ export function Timeline({ live, at }) {
       <span class=${cls("decision", run.decision)}>${run.code || run.decision || run.state}</span>
       <span class="legend" aria-hidden="true"><i class="first"></i>first byte<i class="stream"></i>stream<i class="run"></i>action<i class="queue"></i>queued<i class="wait"></i>waits for a person<i class="failed"></i>failed</span>
     </header>
-    ${run.turns.map((t) => html`<${TurnLine} key=${t.n} t=${t} open=${isOpen(t)} toggle=${() => set({ ...open, [t.n]: !isOpen(t) })} selected=${at.record} />`)}
+    ${run.turns.map((t) => html`<${TurnLine} key=${t.n} t=${t} id=${live.id} open=${isOpen(t)} toggle=${() => set({ ...open, [t.n]: !isOpen(t) })} selected=${at.record} />`)}
   </div>`;
 }

@@ -1,0 +1,18 @@
+// Copies of a session that go another way.
+import { api, attempt } from "./host.js";
+import { go } from "./route.js";
+import { freshen } from "./sessions.js";
+
+async function copy(id, body) {
+  const made = await attempt(() => api.fork(id, body));
+  if (!made) return false;
+  go({ id: made.id });
+  await freshen();
+  return true;
+}
+
+/** A copy that ends behind a turn, and waits for a message. */
+export const fork = (id, turn) => copy(id, { turn, stop: true });
+
+/** A copy that begins in front of the run of a turn, with another message in its place. */
+export const again = (id, turn, input) => (input.trim() ? copy(id, { turn, input }) : Promise.resolve(false));
