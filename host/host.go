@@ -22,6 +22,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/host/internal/page"
+	"github.com/seed14be6753/stile/internal/webhook"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -71,6 +72,11 @@ type Config struct {
 	TenantLimits map[string]Limits
 	// UsageFile keeps what tenants used today over a restart; "" forgets it.
 	UsageFile string
+	// Webhooks are told of ends of runs and of calls that wait for approval while Serve runs, and
+	// of what happened meanwhile at the next start, if WebhookFile names the file that keeps how far
+	// they were told; "" forgets it.
+	Webhooks    []Webhook
+	WebhookFile string
 	// Audit gets a line of JSON for each request that changes something, or exports:
 	// who, what, when and with what result, and the hash of the line before. While it does
 	// not take one, such requests are refused. See AuditFile.
@@ -118,6 +124,7 @@ type Server struct {
 	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
 	api     huma.API
 	meter   *meter
+	hooks   *webhook.Sender
 	names   map[string]string // of operations, by pattern of the mux
 	maxRuns int
 
@@ -159,7 +166,7 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	offered, err := newOffer(Offer{Agents: cfg.Agents, MayUse: cfg.MayUse, Limits: cfg.Limits, TenantLimits: cfg.TenantLimits, Hosts: cfg.Hosts, Origins: cfg.Origins})
+	offered, err := newOffer(Offer{Agents: cfg.Agents, MayUse: cfg.MayUse, Limits: cfg.Limits, TenantLimits: cfg.TenantLimits, Hosts: cfg.Hosts, Origins: cfg.Origins, Webhooks: cfg.Webhooks})
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +182,9 @@ func New(cfg Config) (_ *Server, err error) {
 	s.leaving, s.leave = context.WithCancelCause(context.Background())
 	if s.log == nil {
 		s.log = zap.NewNop()
+	}
+	if err := s.newHooks(); err != nil {
+		return nil, err
 	}
 	s.rt.Observe(s.meter.observe)
 	s.access = accessLog(s.log)
@@ -200,6 +210,9 @@ func (c *Config) check() error {
 		if err := l.check("tenants." + name); err != nil {
 			return err
 		}
+	}
+	if err := webhook.Check(hooksOf(c.Webhooks)); err != nil {
+		return err
 	}
 	for _, h := range c.Hosts {
 		if _, err := netip.ParseAddr(h); err != nil && (h == "" || strings.ContainsAny(h, "/:*@[] \t")) {
@@ -273,6 +286,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	s.tellHead()
 	defer s.tellHead()
 	defer s.retain()()
+	defer s.tellHooks()()
 	failed := make(chan error, 1)
 	go func() {
 		if s.cfg.Certificate != nil {
@@ -337,6 +351,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.usageRoutes()
 	s.reloadRoutes()
 	s.tokenRoutes()
+	s.webhookRoutes()
 	s.lifecycleRoutes()
 	s.describeRest()
 	mux.HandleFunc("GET /healthz", s.healthy)

@@ -21,6 +21,7 @@ type Offer struct {
 	Limits         Limits
 	TenantLimits   map[string]Limits
 	Hosts, Origins []string
+	Webhooks       []Webhook
 }
 
 // offer is an Offer that was checked. It is not changed.
@@ -32,7 +33,7 @@ type offer struct {
 
 func newOffer(o Offer) (*offer, error) {
 	in := &offer{Offer: o, agents: map[string]*stile.Agent{}, hosts: map[string]bool{}, origins: map[string]bool{}}
-	c := Config{Limits: o.Limits, TenantLimits: o.TenantLimits, Hosts: o.Hosts, Origins: o.Origins}
+	c := Config{Limits: o.Limits, TenantLimits: o.TenantLimits, Hosts: o.Hosts, Origins: o.Origins, Webhooks: o.Webhooks}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -80,6 +81,9 @@ func (s *Server) Reload(ctx context.Context, o Offer) (changes []string, err err
 		return nil, err
 	}
 	before := s.offer.Swap(next)
+	if err := s.hooks.Set(hooksOf(o.Webhooks)); err != nil { // newOffer has checked them
+		return nil, err
+	}
 	for _, name := range agents {
 		switch {
 		case before.agents[name] == nil:
@@ -108,7 +112,7 @@ func (s *Server) Reload(ctx context.Context, o Offer) (changes []string, err err
 	for _, of := range []struct {
 		name string
 		a, b any
-	}{{"may_use", before.MayUse, next.MayUse}, {"hosts", before.hosts, next.hosts}, {"origins", before.origins, next.origins}} {
+	}{{"may_use", before.MayUse, next.MayUse}, {"hosts", before.hosts, next.hosts}, {"origins", before.origins, next.origins}, {"webhooks", before.Webhooks, next.Webhooks}} {
 		if !reflect.DeepEqual(of.a, of.b) {
 			changes = append(changes, of.name+" has changed")
 		}
@@ -118,7 +122,7 @@ func (s *Server) Reload(ctx context.Context, o Offer) (changes []string, err err
 
 func (s *Server) reloadRoutes() {
 	op := asks(access.Operator, post("reload", "/v1/reload", "Have the host read its settings again", http.StatusOK, "host"))
-	op.Description = "Agents, limits, tenants, may_use, hosts and origins are taken up as a whole, or with a mistake not at all; the log names all mistakes with file and line. 409 where the host's program reads no settings."
+	op.Description = "Agents, limits, tenants, may_use, hosts, origins and webhooks are taken up as a whole, or with a mistake not at all; the log names all mistakes with file and line. 409 where the host's program reads no settings."
 	type reloadOut struct {
 		Changes []string `json:"changes" doc:"one line each"`
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,14 +13,16 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // reloaded are the settings that a host takes up while it runs.
-var reloaded = []string{"agents", "limits", "tenants", "may_use", "hosts", "origins"}
+var reloaded = []string{"agents", "limits", "tenants", "may_use", "hosts", "origins", "webhooks"}
 
 // reloader reads the settings of a host again and hands them to its server.
 type reloader struct {
 	read func() (settings, error)
+	env  func(string) string
 	cfg  stile.Config // that agents are checked for
 	log  *zap.Logger
 
@@ -66,6 +70,9 @@ func (r *reloader) reload(ctx context.Context) (changes []string, err error) {
 	}
 	o := s.offer()
 	o.Agents = agents
+	if o.Webhooks, err = hooksOf(&s, r.env); err != nil {
+		return nil, err
+	}
 	if changes, err = r.srv.Reload(ctx, o); err != nil {
 		return nil, err
 	}
@@ -96,7 +103,39 @@ func differing(a, b *settings) (keys []string) {
 	return keys
 }
 
-// offer is what the settings let a server be told anew, but for its agents.
+// maxHookSecret bounds a file with secrets of a webhook.
+const maxHookSecret = 4 << 10
+
+// hooksOf are the webhooks of the settings, with their secrets. All mistakes are told at once; none tells
+// a secret.
+func hooksOf(s *settings, env func(string) string) (hooks []host.Webhook, err error) {
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(s.Webhooks)) {
+		w := s.Webhooks[name]
+		text := ""
+		switch {
+		case (w.SecretEnv == "") == (w.SecretFile == ""):
+			wrong = append(wrong, configError("webhooks."+name, "want secret_env or secret_file: where the secret of its signatures is"))
+			continue
+		case w.SecretEnv != "":
+			if text = env(w.SecretEnv); text == "" {
+				wrong = append(wrong, configError("webhooks."+name+".secret_env", "the variable "+w.SecretEnv+" is not set"))
+				continue
+			}
+		default:
+			b, err := readFile(w.SecretFile, maxHookSecret)
+			if err != nil {
+				wrong = append(wrong, messages.At(err, "webhooks."+name+".secret_file"))
+				continue
+			}
+			text = string(b)
+		}
+		hooks = append(hooks, host.Webhook{Name: name, URL: w.URL, Events: w.Events, Tenants: w.Tenants, Networks: w.Networks, Secrets: strings.Fields(text)})
+	}
+	return hooks, errors.Join(wrong...)
+}
+
+// offer is what the settings let a server be told anew, but for its agents and webhooks.
 func (s *settings) offer() host.Offer {
 	o := host.Offer{MayUse: s.MayUse, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{}, Hosts: s.Hosts, Origins: s.Origins}
 	for name, t := range s.Tenants {

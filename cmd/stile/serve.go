@@ -46,7 +46,7 @@ up by itself; without, put a proxy in front that does. Requests that name anothe
 or come from pages of another origin, are refused; --host and --origin allow more.
 
 SIGHUP, or POST /v1/reload, has it read its settings again: agents, limits, tenants, may_use,
-hosts and origins are taken up as a whole, or with a mistake not at all. On a terminal SIGHUP
+hosts, origins and webhooks are taken up as a whole, or with a mistake not at all. On a terminal SIGHUP
 ends it, as an interrupt and SIGTERM do: no new work is taken, turns in flight have --grace to
 end, streams are told, and the journal is closed last. Turns that did not end go on at
 the next start; then the exit status is 8.`,
@@ -132,6 +132,9 @@ func chooses(cmd *cobra.Command, flag string, values ...string) {
 // usageFile is the name of what tenants used today, in the data directory.
 const usageFile = "usage.json"
 
+// webhookFile is the name of how far webhooks were told, in the data directory.
+const webhookFile = "webhooks.json"
+
 const (
 	defaultGrace = 10 * time.Second
 	maxGrace     = time.Hour
@@ -151,7 +154,7 @@ func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	}
 	door.Audit, _ = a.auditOf(s)
 	if !s.Memory {
-		door.UsageFile = filepath.Join(s.Dir, usageFile)
+		door.UsageFile, door.WebhookFile = filepath.Join(s.Dir, usageFile), filepath.Join(s.Dir, webhookFile)
 	}
 	return door
 }
@@ -238,6 +241,9 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
 	}
 	a.own = append(a.own, s.TLSCert, s.TLSKey)
+	for _, w := range s.Webhooks {
+		a.own = append(a.own, w.SecretFile)
+	}
 	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	cfg, err := a.config()
@@ -255,6 +261,9 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	}
 	door := a.doorOf(s, who)
 	if door.Certificate, err = certificateOf(s); err != nil {
+		return err
+	}
+	if door.Webhooks, err = hooksOf(s, a.env); err != nil {
 		return err
 	}
 	l, err := door.Listen(ctx, s.Listen)
@@ -296,7 +305,7 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
 		observe(rt)
 		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
-		again := &reloader{read: read, cfg: checked, log: cfg.Log.Named("settings"), now: *s}
+		again := &reloader{read: read, env: a.env, cfg: checked, log: cfg.Log.Named("settings"), now: *s}
 		door.Reload = again.reload
 		srv, err := host.New(door)
 		if err != nil {

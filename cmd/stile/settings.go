@@ -54,6 +54,7 @@ type settings struct {
 	Spending       spendingSettings    `yaml:"spending" doc:"What each user may use of models in a day, and each session in its life; 0 is no limit."`
 	Tenants        map[string]tenant   `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
 	MayUse         map[string][]string `yaml:"may_use" doc:"Agents that tenants may use, by tenant: a list of names, or * for all; the tenant * stands for each that is not named. Once it is there, a tenant without a word has none. Only in the file."`
+	Webhooks       map[string]webhook  `yaml:"webhooks" doc:"Endpoints that are told of ends of runs and of calls that wait for approval, by name. Only in the file."`
 	MaxRuns        int                 `yaml:"max_runs" doc:"Runs of all tenants in flight."`
 	MaxStreams     int                 `yaml:"max_streams" doc:"Streams that are open at once."`
 	MaxConnections int                 `yaml:"max_connections" doc:"Connections that are served at once."`
@@ -125,6 +126,15 @@ func (l spendingSettings) runtime() stile.Spending {
 
 type tenant struct {
 	Limits limitSettings `yaml:"limits" doc:"Of this tenant."`
+}
+
+type webhook struct {
+	URL        string   `yaml:"url" doc:"Address, https; http for networks that are listed alone."`
+	Events     []string `yaml:"events" doc:"run.ended, approval.waiting; without a word both."`
+	Tenants    []string `yaml:"tenants" doc:"Tenants whose events it is told of; without a word all."`
+	SecretEnv  string   `yaml:"secret_env" doc:"Variable of the environment with the secret of signatures, whsec_ and base64; two, with a blank between, both sign."`
+	SecretFile string   `yaml:"secret_file" doc:"File with the secret, in place of the variable. Read again by a reload. In the file relative to its folder."`
+	Networks   []string `yaml:"networks" doc:"Addresses and prefixes such as 10.0.0.0/8 that the endpoint may have beside public ones."`
 }
 
 type feedSettings struct {
@@ -252,6 +262,10 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 		return r.said, nil
 	}
 	r.read("", doc.Content[0], reflect.ValueOf(s).Elem(), 0)
+	for name, h := range s.Webhooks {
+		h.SecretFile = beside(path, h.SecretFile)
+		s.Webhooks[name] = h
+	}
 	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
 		*p = beside(path, *p)
 	}

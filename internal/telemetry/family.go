@@ -94,6 +94,12 @@ func (m maker) gauge(name, help string) prometheus.Gauge {
 	return g
 }
 
+func (m maker) gauges(name, help, label string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	m.registry.MustRegister(g)
+	return g
+}
+
 func (m maker) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 	m.registry.MustRegister(h)
