@@ -318,12 +318,16 @@ func TestConsole(t *testing.T) {
 	lever := httptest.NewServer(w.lever())
 	defer lever.Close()
 	other, keys := guarded(t, plain("plain", says("Ahoy.")))
+	admin, _, err := keys.Create(access.Wish{Tenant: "desk", User: "eve", Scopes: []string{"admin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	secret, tok, err := keys.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"read", "submit", "approve", "admin", "users", "metrics"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	setting, err := json.Marshal(map[string]string{
-		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "token": secret, "tokenID": tok.ID, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
+		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "token": secret, "tokenID": tok.ID, "admin": admin, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
 	})
 	if err != nil {
 		t.Fatal(err)

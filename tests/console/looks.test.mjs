@@ -31,6 +31,7 @@ const places = {
   compare: ["#/s/looks/compare", ".pair.differs"],
   inbox: ["#/inbox", "article .approval"],
   costs: ["#/costs", "#limits"],
+  admin: ["#/admin", "form.row"],
 };
 
 for (const [size, viewport] of Object.entries(sizes)) {

@@ -114,6 +114,66 @@ test("steer: send with Enter, cancel with a key", async () => {
   await close();
 });
 
+test("administer: make and revoke a token, verify a session, delete it", async () => {
+  const { page } = await open(browser, "#/admin", { url: world.guarded, quiet: false });
+  await page.getByLabel("Token").fill(world.admin);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.locator("#tokens tbody tr").first().waitFor();
+  await page.getByLabel("submit", { exact: true }).check();
+  await page.getByLabel("Note").fill("<b>for the desk</b>");
+  await page.getByRole("button", { name: "Make a token" }).click();
+  const secret = await page.locator("#secret").textContent();
+  const me = (token) => fetch(world.guarded + "/v1/sessions", { headers: { Authorization: "Bearer " + token } });
+  assert.equal((await me(secret)).status, 200);
+  const row = page.locator("#tokens tr", { hasText: "<b>for the desk</b>" });
+  await shot(page, "admin");
+  const hand = new Hand(page);
+  await hand.click(row.getByRole("button", { name: "Revoke" }));
+  await hand.click(row.getByRole("button", { name: "Yes", exact: true }));
+  await row.filter({ hasText: "revoked" }).waitFor();
+  hand.within();
+  assert.equal((await me(secret)).status, 401);
+  await page.context().close();
+
+  await spoken("plain", "whole", "hello", "and again");
+  const one = await open(browser, "#/s/whole", { quiet: false });
+  await one.page.locator(".runfoot").nth(1).waitFor();
+  const again = new Hand(one.page);
+  await again.press("3");
+  await again.click(one.page.getByRole("button", { name: "Verify" }));
+  await one.page.locator(".proof.good", { hasText: "records follow each other as they were recorded" }).waitFor();
+  again.within();
+  await one.page.getByRole("button", { name: "Delete", exact: true }).click();
+  await one.page.getByRole("button", { name: "No", exact: true }).click();
+  await one.page.getByRole("button", { name: "Delete", exact: true }).click();
+  await one.page.getByRole("button", { name: "Yes", exact: true }).click();
+  await one.page.waitForFunction(() => location.hash === "#/" && ![...document.querySelectorAll(".session")].some((e) => e.getAttribute("href") === "#/s/whole"));
+  assert.equal((await fetch(world.url + "/v1/sessions/whole")).status, 404);
+  await one.close();
+});
+
+test("a session of which a record was changed, dropped or moved does not verify", async () => {
+  await spoken("plain", "forged", "hello");
+  for (const [forge, want] of [
+    [(rs) => rs.map((r) => (r.type === "input" ? { ...r, body: { ...r.body, text: "another" } } : r)), "is not what was recorded"],
+    [(rs) => rs.filter((r) => r.type !== "input").map((r, i) => ({ ...r })), "the chain is broken"],
+    [(rs) => rs.slice(1), "is not the beginning"],
+    [(rs) => rs.map(({ sig, ...r }) => r), "none of them is signed"],
+  ]) {
+    const { page, close } = await open(browser, "#/", { quiet: false });
+    await page.route("**/sessions/forged/records?*", async (route) => {
+      const res = await route.fetch();
+      const body = await res.json();
+      await route.fulfill({ response: res, json: { ...body, records: forge(body.records) } });
+    });
+    await page.goto(world.url + "/#/s/forged/records");
+    await page.locator(".record").first().waitFor();
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page.locator(".proof.bad", { hasText: want }).waitFor();
+    await close();
+  }
+});
+
 test("an address leads to a place: a view, a turn, a record", async () => {
   const { page, close } = await open(browser, "#/s/trip/time?turn=3&record=1");
   await page.locator(".inspect h2", { hasText: "session.opened" }).waitFor();

@@ -1,5 +1,6 @@
 // The console: what a person opens to understand and steer agents. It is a client like any
 // other, over the public API; what comes from the host is put into the page as text.
+import { Admin } from "./admin.js";
 import { useCell } from "./cell.js";
 import { Costs } from "./costs.js";
 import { api, failed, reached, token, trouble, wanted } from "./host.js";
@@ -53,7 +54,7 @@ function Bar({ theme, turn, help }) {
   const current = (page) => (at.page === page ? "page" : undefined);
   return html`<header class="bar">
     <a class="mark" href="#/">stile</a>
-    <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a></nav>
+    <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a><a href="#/admin" aria-current=${current("admin")} title="Tokens, and erasure">Admin</a></nav>
     <span class="space"></span>
     <button class="plain small" onClick=${turn} title="Light or dark">${theme}</button>
     <button class="plain small" onClick=${help} title="Keys (?)">Keys</button>
@@ -66,13 +67,13 @@ function App() {
   const [help, setHelp] = useState(false);
   const [theme, turn] = useTheme();
   useEffect(() => {
-    const name = at.id || { inbox: "Inbox", costs: "Costs" }[at.page];
+    const name = at.id || { inbox: "Inbox", costs: "Costs", admin: "Administration" }[at.page];
     document.title = name ? name + " · stile" : "stile";
   }, [at.id, at.page]);
   return html`<div class=${cls("app", at.page, at.id && "one")}>
     <${Bar} theme=${theme} turn=${turn} help=${() => setHelp(true)} />
     <${Notices} />
-    ${want ? html`<main class="pane"><${Access} /></main>` : at.page === "inbox" ? html`<${Inbox} />` : at.page === "costs" ? html`<${Costs} />` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
+    ${want ? html`<main class="pane"><${Access} /></main>` : at.page === "inbox" ? html`<${Inbox} />` : at.page === "costs" ? html`<${Costs} />` : at.page === "admin" ? html`<${Admin} />` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
     <${Keys} help=${help} setHelp=${setHelp} />
   </div>`;
 }

@@ -14,6 +14,7 @@ export const table = [
   ["1 … " + tabs.length, "the views of a session"],
   ["a", "the inbox: what waits for an answer"],
   ["c", "costs"],
+  ["t", "tokens, and other administration"],
   ["i", "thoughts and other internals"],
   [".", "cancel the run"],
   ["[ , ]", "record before and after"],
@@ -40,6 +41,7 @@ const acts = {
   "]": () => step(1),
   a: () => go({ page: "inbox" }),
   c: () => go({ page: "costs" }),
+  t: () => go({ page: "admin" }),
   g: () => go({ page: "sessions", id: "" }),
 };
 tabs.forEach(([tab], i) => (acts[i + 1] = () => route.get().id && go({ tab })));

@@ -36,6 +36,24 @@ export async function wrongHash(r) {
   return (await sha256(utf8.encode(canonical(header)))) === r.hash ? "" : "its header is not the one of its hash";
 }
 
+const blind = { ok: false, text: "This browser checks proofs over https or on localhost alone; stile verify checks them anywhere." };
+
+/** What is wrong with a record behind the one before it; "" if nothing is. */
+async function wrongLink(r, before) {
+  if (before && (r.prev !== before.hash || r.seq !== before.seq + 1)) return `Record ${r.seq} does not follow record ${before.seq}: the chain is broken.`;
+  const wrong = await wrongHash(r);
+  return wrong && `Record ${r.seq} is not what was recorded: ${wrong}.`;
+}
+
+/** What is wrong with the receipt of a record; "" if nothing is. */
+async function wrongReceipt(r, jwks) {
+  const jwk = jwks.keys.find((k) => k.kid === r.sig.kid);
+  if (!jwk) return `The receipt of record ${r.seq} names a key that the host does not publish.`;
+  const key = await crypto.subtle.importKey("jwk", { kty: jwk.kty, crv: jwk.crv, x: jwk.x }, "Ed25519", false, ["verify"]);
+  const good = await crypto.subtle.verify("Ed25519", key, bytes(r.sig.sig), utf8.encode(`stile-receipt/1\n${r.inc}\n${r.seq}\n${r.hash}`));
+  return good ? "" : `The signature of record ${r.seq} is wrong.`;
+}
+
 /**
  * Checks a record by the receipt that covers it.
  * @param {any[]} chain the record and those behind it, without gaps
@@ -43,20 +61,39 @@ export async function wrongHash(r) {
  * @returns {Promise<{ok: boolean, text: string}>}
  */
 export async function prove(chain, jwks) {
-  if (!globalThis.crypto?.subtle) return { ok: false, text: "This browser checks proofs over https or on localhost alone; stile verify checks them anywhere." };
+  if (!globalThis.crypto?.subtle) return blind;
   for (let i = 0; i < chain.length; i++) {
     const r = chain[i];
-    if (i > 0 && (r.prev !== chain[i - 1].hash || r.seq !== chain[i - 1].seq + 1)) return { ok: false, text: `Record ${r.seq} does not follow record ${chain[i - 1].seq}: the chain is broken.` };
-    const wrong = await wrongHash(r);
-    if (wrong) return { ok: false, text: `Record ${r.seq} is not what was recorded: ${wrong}.` };
+    const wrong = (await wrongLink(r, chain[i - 1])) || (r.sig && (await wrongReceipt(r, jwks)));
+    if (wrong) return { ok: false, text: wrong };
     if (!r.sig) continue;
-    const jwk = jwks.keys.find((k) => k.kid === r.sig.kid);
-    if (!jwk) return { ok: false, text: `The receipt of record ${r.seq} names a key that the host does not publish.` };
-    const key = await crypto.subtle.importKey("jwk", { kty: jwk.kty, crv: jwk.crv, x: jwk.x }, "Ed25519", false, ["verify"]);
-    const good = await crypto.subtle.verify("Ed25519", key, bytes(r.sig.sig), utf8.encode(`stile-receipt/1\n${r.inc}\n${r.seq}\n${r.hash}`));
-    if (!good) return { ok: false, text: `The signature of record ${r.seq} is wrong.` };
     const covered = i ? `; ${i} ${i === 1 ? "record" : "records"} further, record ${r.seq} is signed` : "; it is signed";
     return { ok: true, text: `Proved here: the hash is that of what you see${covered} by key ${r.sig.kid}.` };
   }
   return { ok: false, text: "The hashes are right; no receipt covers the record yet." };
+}
+
+/**
+ * Checks a session whole.
+ * @param {any[]} all its records from the first one on
+ * @param {{keys: any[]}} jwks
+ * @returns {Promise<{ok: boolean, text: string}>}
+ */
+export async function proveAll(all, jwks) {
+  if (!globalThis.crypto?.subtle) return blind;
+  const first = all[0];
+  if (!first || first.seq !== 1 || first.prev !== (await sha256(utf8.encode(`stile/1\n${first.sid}\n${first.inc}`)))) return { ok: false, text: "Its first record is not the beginning of a session." };
+  let signed = 0;
+  let last = 0;
+  let erased = 0;
+  for (const [i, r] of all.entries()) {
+    const wrong = (await wrongLink(r, all[i - 1])) || (r.sig && (await wrongReceipt(r, jwks)));
+    if (wrong) return { ok: false, text: wrong };
+    if (r.body === null) erased++;
+    if (r.sig) [signed, last] = [signed + 1, r.seq];
+  }
+  if (!signed) return { ok: false, text: `The hashes of its ${all.length} records are right; none of them is signed.` };
+  const open = all.at(-1).seq - last;
+  const rest = [open && `${open} behind it are not signed yet`, erased && `${erased} were erased and have their hashes`].filter(Boolean);
+  return { ok: true, text: `Proved here: ${all.length} records follow each other as they were recorded, and ${signed} are signed, up to record ${last}${rest.length ? "; " + rest.join(", ") : ""}. stile verify finds a cut tail too, with a head that is kept elsewhere.` };
 }
