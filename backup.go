@@ -57,6 +57,14 @@ func RestoreSignedBackup(ctx context.Context, keys *keyring.Set, src, dir string
 	return backup.Restore(ctx, src, dir, keyfile.Verifier{Set: keys}, verifyAll)
 }
 
+type backupProgress struct{}
+
+// WithBackupProgress returns a context with which the functions for backups call show after each session
+// that they have verified, with how many there were and will be. show is called from one goroutine.
+func WithBackupProgress(ctx context.Context, show func(done, total int64)) context.Context {
+	return context.WithValue(ctx, backupProgress{}, show)
+}
+
 // verifyAll verifies every session of a directory, against the keys in its journal.
 func verifyAll(ctx context.Context, dir string) (sessions, records int64, spoilt []string, err error) {
 	ar, err := OpenArchive(dir)
@@ -64,6 +72,16 @@ func verifyAll(ctx context.Context, dir string) (sessions, records int64, spoilt
 		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, ar.Close()) }()
+	show, _ := ctx.Value(backupProgress{}).(func(done, total int64))
+	total := int64(0)
+	if show != nil {
+		for _, err := range ar.Sessions(ctx, "") {
+			if err != nil {
+				return 0, 0, nil, err
+			}
+			total++
+		}
+	}
 	for h, err := range ar.Sessions(ctx, "") {
 		if err != nil {
 			return 0, 0, nil, err
@@ -76,6 +94,9 @@ func verifyAll(ctx context.Context, dir string) (sessions, records int64, spoilt
 			spoilt = append(spoilt, h.SID)
 		}
 		sessions, records = sessions+1, records+rep.Records
+		if show != nil {
+			show(sessions, total)
+		}
 	}
 	return sessions, records, spoilt, nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "backup DEST",
 		Short: "Copy a data directory, also of a running host",
@@ -44,19 +44,54 @@ and there is no passphrase, the backup is made without a signature, and a warnin
 			return err
 		}
 		var b stile.Backup
+		ctx, shown := a.showingBackup(ctx, quiet)
 		if ring == nil {
 			b, err = stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
 		} else {
 			b, err = stile.MakeSignedBackup(ctx, ring, a.dir, args[0], tokenFile, usageFile)
 		}
+		shown.end()
 		if err != nil {
-			return err
+			return shown.interrupted(err, args[0]+" is no backup, and can be removed")
 		}
 		return a.backupDone(b, args[0], asJSON)
 	})
 	a.keyFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
+	quietly(cmd, &quiet)
 	return cmd
+}
+
+func quietly(cmd *cobra.Command, quiet *bool) {
+	cmd.Flags().BoolVar(quiet, "quiet", false, "do not show on a terminal how far it is")
+}
+
+// backupShown shows how far the verification of a backup is.
+type backupShown struct {
+	*progress
+	a           *app
+	done, total int64
+}
+
+// showingBackup has the functions of backups show how far they are.
+func (a *app) showingBackup(ctx context.Context, quiet bool) (context.Context, *backupShown) {
+	s := &backupShown{a: a}
+	return stile.WithBackupProgress(ctx, func(done, total int64) {
+		if s.total == 0 && !quiet {
+			s.progress = a.progressOf("session", total)
+		}
+		s.done, s.total = done, total
+		s.reach(done)
+	}), s
+}
+
+// interrupted says how far an interrupted backup came, and what is there now.
+func (s *backupShown) interrupted(err error, now string) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	_, bad := fmt.Fprintf(s.a.err, "stile: %d of %s verified; %s\n", s.done, count(s.total, "session"), now)
+	return errors.Join(err, bad)
 }
 
 // signingRing reads the keys that sign what is said of a directory; nil, with a warning, where
@@ -85,7 +120,7 @@ func (a *app) signingRing(s *settings) (*keyring.Ring, error) {
 }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, quiet bool
 	var keys string
 	cmd := &cobra.Command{
 		Use:   "restore SRC",
@@ -104,20 +139,23 @@ restored without --keys.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	a.ofHost(cmd, func(ctx context.Context, _ *settings, args []string) error {
+		ctx, shown := a.showingBackup(ctx, quiet)
 		if keys != "" {
 			set, err := publicKeys(keys)
 			if err != nil {
 				return err
 			}
 			b, err := stile.RestoreSignedBackup(ctx, set, args[0], a.dir)
+			shown.end()
 			if err != nil {
-				return err
+				return shown.interrupted(err, "nothing was restored")
 			}
 			return a.backupDone(b, a.dir, asJSON)
 		}
 		b, err := stile.RestoreBackup(ctx, args[0], a.dir)
+		shown.end()
 		if err != nil {
-			return err
+			return shown.interrupted(err, "nothing was restored")
 		}
 		why := "the backup is not signed"
 		if b.Signature != nil {
@@ -130,6 +168,7 @@ restored without --keys.`,
 	})
 	cmd.Flags().StringVar(&keys, "keys", "", "JWKS file with public receipt keys, one of which must have signed the backup")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
+	quietly(cmd, &quiet)
 	return cmd
 }
 

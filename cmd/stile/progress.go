@@ -35,10 +35,17 @@ func newProgress(out io.Writer, what string, total int64, now func() time.Time) 
 
 // step counts one more.
 func (p *progress) step() {
+	if p != nil {
+		p.reach(p.done + 1)
+	}
+}
+
+// reach says how many there are by now.
+func (p *progress) reach(done int64) {
 	if p == nil {
 		return
 	}
-	p.done++
+	p.done = done
 	if at := p.now(); at.Sub(p.drawn) >= drawEvery {
 		p.drawn = at
 		fmt.Fprintf(p.out, "\r%s\x1b[K", p.text(at.Sub(p.begun)))

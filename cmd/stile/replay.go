@@ -14,10 +14,10 @@ import (
 
 func (a *app) replayCommand() *cobra.Command {
 	var manifest string
-	var asJSON bool
+	var asJSON, every, quiet bool
 	var live liveOptions
 	cmd := &cobra.Command{
-		Use:   "replay SID",
+		Use:   "replay [SID]",
 		Short: "Run a session again from its journal and compare every hash",
 		Long: `Runs a session again from its journal, without model, tools or network: inputs,
 replies and results are fed from the records, everything else is done again, and
@@ -36,18 +36,34 @@ are submitted there in their order. A call that equals a recorded one (tool and 
 arguments) gets the recorded result, each once; pure and read-only calls run; any other
 call is refused, which the model is told, and counted. --effects run does them, and wants
 a --budget. Calls that wait for a person get no approval that would have them done. At
-the end the fork is compared with the session, as stile sessions diff does.`,
+the end the fork is compared with the session, as stile sessions diff does.
+
+With --all every session of the directory is replayed, on all processors. One that cannot be,
+because it was erased or its agent has Go tools, is left out, with the reason.`,
 		Example: `  stile replay ledger
+  stile replay --all --quiet
   stile replay ledger --manifest edited.yaml
   stile replay ledger --manifest edited.yaml --live
   stile replay ledger --manifest edited.yaml --live --at 2 --budget tokens=20000`,
-		Args: cobra.ExactArgs(1),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, live, asJSON) }),
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			switch {
+			case every && (len(args) > 0 || manifest != "" || live != liveOptions{effects: effectsRefuse}):
+				return configError("all", "every session is replayed under its own manifest: name no session, manifest or option of --live beside it")
+			case every:
+				return a.replayAll(ctx, quiet, asJSON)
+			case len(args) == 0:
+				return configError("SID", "name a session, or give --all")
+			}
+			return a.replay(ctx, args[0], manifest, live, asJSON)
+		}),
 	}
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&manifest, "manifest", "", "manifest to replay under (default the session's own)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.Flags().BoolVar(&every, "all", false, "replay every session")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "with --all: tell only of sessions that differ; on a terminal with how far it is")
 	a.keyFlag(cmd)
 	cmd.Flags().BoolVar(&live.live, "live", false, "ask the model again from the first difference on, in a fork")
 	cmd.Flags().Int64Var(&live.at, "at", 0, "with --live: the turn_index from which on the model is asked (default that of the first difference)")
@@ -55,6 +71,76 @@ the end the fork is compared with the session, as stile sessions diff does.`,
 	cmd.Flags().StringVar(&live.effects, "effects", effectsRefuse, "with --live: refuse calls that have effects and are not recorded, or run them")
 	cmd.Flags().StringVar(&live.budget, "budget", "", "with --live: what may be used at most: "+budgetHelp)
 	return cmd
+}
+
+// replayed is what came of the replay of a session.
+type replayed struct {
+	sid     string
+	rep     replay.Report
+	differs *replay.Divergence
+	leftOut error // why it cannot be replayed
+}
+
+// replayAll replays every session under its own manifest.
+func (a *app) replayAll(ctx context.Context, quiet, asJSON bool) error {
+	return a.withArchive(ctx, func(ar *stile.Archive) error {
+		var sessions, turns, bad, leftOut int64
+		err := everySession(ctx, a, ar, quiet, func(ctx context.Context, h journal.Head) (r replayed, err error) {
+			r.sid = h.SID
+			r.rep, err = ar.Replay(ctx, h.Inc, nil)
+			switch {
+			case err == nil, errors.As(err, &r.differs), ctx.Err() != nil:
+			default:
+				r.leftOut = err
+			}
+			return r, ctx.Err()
+		}, func(r replayed) error {
+			sessions++
+			turns += r.rep.Turns
+			switch {
+			case r.leftOut != nil && journal.ReasonOf(r.leftOut) == journal.ReasonCorrupt:
+				bad++
+				return a.replayedNot(red, "FAIL", r, asJSON)
+			case r.leftOut != nil:
+				leftOut++
+				if quiet {
+					return nil
+				}
+				return a.replayedNot(yellow, "left out", r, asJSON)
+			case r.differs != nil:
+				bad++
+			case quiet:
+				return nil
+			}
+			if asJSON {
+				return a.writeJSON(replayJSONOf(r.sid, r.rep, r.differs))
+			}
+			return a.replayText(r.sid, r.rep, r.differs)
+		})
+		interrupted := errors.Is(err, context.Canceled)
+		if !asJSON && (err == nil || interrupted) {
+			word := ""
+			if interrupted {
+				word = "interrupted: "
+			}
+			_, told := fmt.Fprintf(a.out, "%s%s replayed, %s, %d different, %d left out\n", word, count(sessions-leftOut, "session"), count(turns, "turn"), bad, leftOut)
+			err = errors.Join(err, told)
+		}
+		if bad > 0 {
+			err = errors.Join(err, exitDifference)
+		}
+		return err
+	})
+}
+
+// replayedNot tells of a session that could not be replayed.
+func (a *app) replayedNot(sgr, word string, r replayed, asJSON bool) error {
+	if asJSON {
+		return a.writeJSON(map[string]any{"sid": r.sid, "ok": false, "left_out": r.leftOut.Error()})
+	}
+	p := a.printer("")
+	p.line(sgr, word, r.sid+"  "+r.leftOut.Error())
+	return p.err
 }
 
 type replayJSON struct {

@@ -25,6 +25,7 @@ type simFlags struct {
 	workers int
 	trace   bool
 	json    bool
+	quiet   bool
 }
 
 func (a *app) simCommand() *cobra.Command {
@@ -57,6 +58,7 @@ an invariant did not hold, and the seed of that world is printed.`,
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "worlds at a time (default the number of processors)")
 	cmd.Flags().BoolVar(&f.trace, "trace", false, "print every step of the world that fails, or of the first")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary alone, as JSON")
+	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "do not show on a terminal how far it is")
 	return cmd
 }
 
@@ -143,8 +145,14 @@ func (a *app) sim(ctx context.Context, f simFlags) error {
 			opts.Trace = a.err
 		}
 	}
+	var shown *progress
+	if !f.quiet && !f.trace {
+		shown = a.progressOf("turn", f.turns)
+		opts.Progress = shown.reach
+	}
 	began := time.Now()
 	rep, err := sim.Run(ctx, opts)
+	shown.end()
 	return a.simulated(f, rep, time.Since(began), err)
 }
 

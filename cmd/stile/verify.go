@@ -205,8 +205,16 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 // verifyAll checks all sessions, as many at once as there are processors, and tells of them in their
 // order.
 func (a *app) verifyAll(ctx context.Context, ar *stile.Archive, against stile.VerifyOptions, opts verifyOptions, tell func(journal.Report) error) error {
+	return everySession(ctx, a, ar, opts.quiet, func(ctx context.Context, h journal.Head) (journal.Report, error) {
+		return ar.Verify(ctx, h.Inc, against)
+	}, tell)
+}
+
+// everySession works on all sessions, as many at once as there are processors, and tells of them in their
+// order. With shows a terminal has how far it is.
+func everySession[T any](ctx context.Context, a *app, ar *stile.Archive, shows bool, work func(context.Context, journal.Head) (T, error), tell func(T) error) error {
 	var shown *progress
-	if opts.quiet && a.outTerminal {
+	if shows && a.outTerminal {
 		var total int64
 		for _, err := range ar.Sessions(ctx, "") {
 			if err != nil {
@@ -220,16 +228,16 @@ func (a *app) verifyAll(ctx context.Context, ar *stile.Archive, against stile.Ve
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type verdict struct {
-		rep journal.Report
+		of  T
 		err error
 	}
 	workers := runtime.GOMAXPROCS(0)
-	order := make(chan chan verdict, 4*workers) // bounds what was checked and not told
+	order := make(chan chan verdict, 4*workers) // bounds what was worked on and not told
 	places := make(chan struct{}, workers)
-	var checking sync.WaitGroup
-	defer checking.Wait()
+	var working sync.WaitGroup
+	defer working.Wait()
 	defer cancel()
-	checking.Go(func() {
+	working.Go(func() {
 		defer close(order)
 		for h, err := range ar.Sessions(ctx, "") {
 			one := make(chan verdict, 1)
@@ -242,18 +250,18 @@ func (a *app) verifyAll(ctx context.Context, ar *stile.Archive, against stile.Ve
 				one <- verdict{err: err}
 				return
 			}
-			places <- struct{}{} // a check ends with ctx
-			checking.Go(func() {
+			places <- struct{}{} // the work ends with ctx
+			working.Go(func() {
 				defer func() { <-places }()
-				rep, err := ar.Verify(ctx, h.Inc, against)
-				one <- verdict{rep, err}
+				of, err := work(ctx, h)
+				one <- verdict{of, err}
 			})
 		}
 	})
 	for one := range order {
 		v := <-one
 		if v.err == nil {
-			v.err = tell(v.rep)
+			v.err = tell(v.of)
 		}
 		if v.err != nil {
 			return v.err

@@ -103,9 +103,15 @@ func (r *run) failure(path, name string, expected []fmt.Stringer, got fmt.String
 }
 
 func (r *run) fileLine(path string, f int, n Count, reasons []string) {
+	if r.progress != nil {
+		r.progress(r.sum.Passed + r.sum.Failed)
+	}
 	word := "ok   "
-	if n.Failed > 0 {
+	switch {
+	case n.Failed > 0:
 		word = "FAIL "
+	case r.quiet:
+		return
 	}
 	fmt.Fprintf(r.out, "%s %s: %s: %d passed, %d failed", word, visible(path), formats[f].name, n.Passed, n.Failed)
 	if n.LeftOut > 0 {

@@ -18,6 +18,10 @@ const DefaultFileBytes = 64 << 20
 type Options struct {
 	// FileBytes bounds one file; 0 means DefaultFileBytes.
 	FileBytes int64
+	// Quiet leaves files out of the report in which nothing failed.
+	Quiet bool
+	// Progress is called after each file with the cases judged so far; it may be nil.
+	Progress func(cases int)
 }
 
 func (o Options) validate() (Options, error) {
@@ -81,7 +85,7 @@ func Run(ctx context.Context, w io.Writer, paths []string, o Options) (Summary, 
 	if len(paths) == 0 {
 		return Summary{}, messages.Errorf(messages.ErrConfig, "name at least one file or folder of vectors")
 	}
-	r := &run{out: bufio.NewWriter(w), limit: o.FileBytes, counts: make([]Count, len(formats))}
+	r := &run{out: bufio.NewWriter(w), limit: o.FileBytes, quiet: o.Quiet, progress: o.Progress, counts: make([]Count, len(formats))}
 	for _, p := range paths {
 		r.path(ctx, p)
 	}
@@ -107,6 +111,9 @@ type run struct {
 	sum    Summary
 	counts []Count // by index of formats
 	panics int
+
+	quiet    bool
+	progress func(cases int)
 }
 
 func (r *run) problem(err *messages.Error) {
@@ -116,5 +123,8 @@ func (r *run) problem(err *messages.Error) {
 
 func (r *run) ignored(path, why string) {
 	r.sum.Ignored++
+	if r.quiet {
+		return
+	}
 	fmt.Fprintf(r.out, "note  %s: ignored, %s\n", visible(path), why)
 }

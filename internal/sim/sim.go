@@ -29,6 +29,8 @@ type Options struct {
 	// Trace gets every step of the world that fails, or of the first one when none
 	// does; nil gets nothing.
 	Trace io.Writer
+	// Progress is called after each world with the turns decided so far; it may be nil.
+	Progress func(turns int64)
 }
 
 // Report is what worlds came to.
@@ -166,6 +168,9 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 	for out := range worlds(ctx, opts) {
 		rep.add(&out.stats)
 		sum.Write(out.digest[:])
+		if opts.Progress != nil {
+			opts.Progress(rep.Turns)
+		}
 		if failed = out.err; failed != nil {
 			failed.Turns = rep.Turns
 			break
