@@ -235,8 +235,8 @@ func (s *Sender) CaughtUp() {
 	s.wake()
 }
 
-// Offer takes an event for all hooks that want it. One that was offered before is passed over. It
-// does not block.
+// Offer takes an event for all hooks that want it. One that waits, is dead or, where there is a file,
+// was delivered is passed over. It does not block.
 func (s *Sender) Offer(e Event) {
 	if !s.active.Load() {
 		return
@@ -453,7 +453,7 @@ func (s *Sender) deliver(ctx context.Context, h *line, e *endpoint, client *http
 	if err == nil {
 		s.leave(h, l)
 		delete(s.known, l.key())
-		s.done[l.key()] = l.Event.At
+		s.finish(l)
 		if wanted {
 			s.tell(l.Hook, Delivered)
 		}
@@ -471,6 +471,14 @@ func (s *Sender) deliver(ctx context.Context, h *line, e *endpoint, client *http
 	pause += time.Duration((rand.Float64() - .5) * .4 * float64(pause))
 	l.Next = now.Add(max(pause, min(got.pause, maxPause)))
 	heap.Push(h.tenants[l.Event.Tenant], l)
+}
+
+// finish keeps that a letter is not to be sent again. Without a file no event is offered again. The
+// lock is held.
+func (s *Sender) finish(l *letter) {
+	if s.opts.Path != "" {
+		s.done[l.key()] = l.Event.At
+	}
 }
 
 // leave takes a letter that is on its way out of what waits. The lock is held.
@@ -590,7 +598,7 @@ func (s *Sender) Drop(tenant, id string) error {
 	l := s.dead[tenant][i]
 	s.dead[tenant] = slices.Delete(s.dead[tenant], i, i+1)
 	delete(s.known, id)
-	s.done[id] = l.Event.At
+	s.finish(l)
 	s.changed(time.Now())
 	s.wake()
 	return nil

@@ -83,10 +83,13 @@ func TestDelivery(t *testing.T) {
 	if err := s.Set([]Hook{{Name: "ci", URL: server.URL + "/x", Networks: []string{"127.0.0.1"}, Secrets: []string{secretOf("old"), secretOf("new")}}}); err != nil {
 		t.Fatal(err)
 	}
-	defer run(t, s)()
+	end := run(t, s)
 	e := event("msg_1", "acme")
 	s.Offer(e)
 	r := <-got
+	if end(); len(s.done) > 0 {
+		t.Errorf("a sender without a file keeps what it has delivered: %v", s.done)
+	}
 	if string(r.body) != e.Body || r.header.Get("Webhook-Id") != "msg_1" || r.header.Get("Content-Type") != "application/json" || r.header.Get("User-Agent") != "stile/test" {
 		t.Errorf("%s %v", r.body, r.header)
 	}
