@@ -6,10 +6,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/feeds/remote"
 	"github.com/seed14be6753/stile/internal/compiler"
+	"github.com/seed14be6753/stile/internal/feedvalues"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -40,7 +40,7 @@ type Feeds struct {
 }
 
 // FeedState is the state of one feed of a session.
-type FeedState = actors.FeedState
+type FeedState = feedvalues.State
 
 // Feeds lists the session's feeds in the order of their injection, including those that its
 // model added. It fetches nothing. It wakes the session.

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/seed14be6753/stile/internal/attempt"
+	"github.com/seed14be6753/stile/internal/feedvalues"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -55,7 +56,7 @@ type begin struct {
 	*turn.StartAction
 	under     context.Context // ends with the turn, or with the host for a detached action
 	variables map[string]string
-	feeds     *feedSource
+	feeds     *feedvalues.Values
 }
 
 // crashed says that the work of a child has crashed, and what that is to the session.
@@ -109,7 +110,7 @@ type oneAttempt struct {
 	*family
 	attempt.Attempt
 	action *actor.PID
-	feeds  *feedSource // of the session when the action began, for an internal action
+	feeds  *feedvalues.Values // of the session when the action began, for an internal action
 }
 
 // Ended implements attempt.Session.
@@ -201,7 +202,7 @@ func (s *session) dependenciesMet() {
 
 // askGate asks the rules of the gate here, and its hook by way of the action's actor.
 func (s *session) askGate(c actor.Context, e *turn.AskGate) {
-	gate := s.ref.agent.Gate
+	gate := s.ref.Agent.Gate
 	if !gate.Foreign() { // the rules look at the name alone, and are ours
 		s.input(s.judged(e, gate.Decide(tools.Request{Tool: e.Name})))
 		return
@@ -223,9 +224,9 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	case e.Detached:
 		s.tell(s.detach(c, detachedID{e.Ident, e.ID}), &begin{StartAction: e, under: s.host.ctx})
 	case e.Type == messages.TypeInternal:
-		from := s.keepFeeds(c).source()
+		s.keepFeeds(c)
 		// The variables are a value: changes give another.
-		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.turnRun.ctx, variables: s.machine.State().Variables, feeds: from})
+		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.turnRun.ctx, variables: s.machine.State().Variables, feeds: s.feedValues()})
 	default:
 		s.tell(s.actionOf(c, e.ID, nil), e)
 	}

@@ -23,7 +23,7 @@ func (s *session) durable() journal.Anchor {
 // followed reports whether a reader follows the session and a record that it waits for is
 // held.
 func (s *session) followed() bool {
-	return s.drive.Awaited() && s.host.hub.Followed(s.ref.sid)
+	return s.drive.Awaited() && s.host.hub.Followed(s.ref.SID)
 }
 
 // seal puts the records that are held into the chain.
@@ -41,7 +41,7 @@ func (s *session) seal() {
 		for range n {
 			s.host.cfg.Observer.ReceiptMissing()
 		}
-		s.host.log.Warn("committed without a receipt", zap.String("SID", s.ref.sid), zap.Int64("records", n))
+		s.host.log.Warn("committed without a receipt", zap.String("SID", s.ref.SID), zap.Int64("records", n))
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *session) send(c actor.Context) {
 		return
 	}
 	batch := journal.Batch{
-		SID: s.ref.sid, Inc: s.inc, ExpectSeq: b.Base, Epoch: s.sealer.Epoch(), Records: b.Records, Blobs: b.Blobs,
+		SID: s.ref.SID, Inc: s.inc, ExpectSeq: b.Base, Epoch: s.sealer.Epoch(), Records: b.Records, Blobs: b.Blobs,
 	}
 	at := s.sealer.Head()
 	if s.host.inline {
@@ -110,11 +110,11 @@ func (s *session) refused(c actor.Context, err error) {
 	if code == "" {
 		code = messages.ErrJournal
 	}
-	s.host.log.Error("the journal refused", zap.String("SID", s.ref.sid), zap.Error(err))
+	s.host.log.Error("the journal refused", zap.String("SID", s.ref.SID), zap.Error(err))
 	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
 	s.release(why)
 	s.host.histories.Systems.Forget(s.inc)
-	s.host.hub.Fail(s.ref.sid, why)
+	s.host.hub.Fail(s.ref.SID, why)
 	s.goodbye(c)
 }
 

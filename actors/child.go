@@ -96,7 +96,7 @@ func (s *session) spawnAction(c actor.Context) *actor.PID {
 // have to wait for: its actor is spawned, and the records in front of its own are sealed.
 func (s *session) prepare(c actor.Context) {
 	a := s.turnRun
-	if s.deferred || s.dead != nil || a == nil || a.model == nil || s.machine.Phase() != turn.Generating || !s.ref.agent.Dialect.Traits().InStreamActions {
+	if s.deferred || s.dead != nil || a == nil || a.model == nil || s.machine.Phase() != turn.Generating || !s.ref.Agent.Dialect.Traits().InStreamActions {
 		return
 	}
 	if a.spare == nil {

@@ -19,8 +19,8 @@ func (h *Host) PutToSleep(key messages.SessionKey) {
 
 // TryToSleep is PutToSleep for a session that may be asleep.
 func (h *Host) TryToSleep(key messages.SessionKey) {
-	if ref := h.dir.find(key.SID()); ref != nil {
-		h.system.Root.Send(ref.pid, &sleep{})
+	if ref := h.dir.Find(key.SID()); ref != nil {
+		h.system.Root.Send(ref.PID, &sleep{})
 	}
 }
 

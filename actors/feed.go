@@ -2,21 +2,17 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/feedvalues"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
-	"github.com/seed14be6753/stile/tools"
 )
 
 // feed is the actor of a session's feeds: it alone has their states, while the session is awake.
@@ -57,7 +53,7 @@ type feedQuestion struct {
 // feedAnswer answers a feedQuestion.
 type feedAnswer struct {
 	*feedQuestion
-	feeds []FeedState
+	feeds []feedvalues.State
 	err   error
 }
 
@@ -126,22 +122,12 @@ func (f *feed) stop() {
 // answer does what the session asks for.
 func (f *feed) answer(q *feedQuestion) *feedAnswer {
 	a := &feedAnswer{feedQuestion: q}
-	keeper, key := f.host.cfg.Feeds, f.states.Client().Session()
+	keeper := f.host.cfg.Feeds
 	if q.put {
-		a.err = keeper.Put(key, f.states.Set(), q.id, q.value)
+		a.err = keeper.Put(f.states.Client().Session(), f.states.Set(), q.id, q.value)
 		return a
 	}
-	for _, e := range f.states.Set().Entries() {
-		st := FeedState{
-			ID: e.ID, Trigger: string(e.Trigger), Source: e.Source.Shown(),
-			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Reason: f.states.Reason(e.ID),
-		}
-		v, known, stale := keeper.Status(key, e)
-		if st.Stale = stale; known {
-			st.Updated, st.Value = v.At, v.JSON
-		}
-		a.feeds = append(a.feeds, st)
-	}
+	a.feeds = feedvalues.List(keeper, f.states)
 	return a
 }
 
@@ -149,12 +135,12 @@ func (f *feed) answer(q *feedQuestion) *feedAnswer {
 
 // sessionFeeds are what an awake session has of its feeds.
 type sessionFeeds struct {
-	set     feeds.Set
-	turn    *turnAt
-	actor   *actor.PID    // nil for a session without feeds
-	client  *feeds.Client // of the actor; nil without one
-	sources *fetcher      // what the feeds call; nil without an actor
-	seen    int64         // the latest change of the session's feeds that set has
+	set    feeds.Set
+	turn   *turnAt
+	actor  *actor.PID        // nil for a session without feeds
+	client *feeds.Client     // of the actor; nil without one
+	calls  *feedvalues.Calls // nil without an actor
+	seen   int64             // the latest change of the session's feeds that set has
 }
 
 // turnAt says which turn a session is in, to internal sources.
@@ -172,7 +158,7 @@ func (s *session) keepFeeds(c actor.Context) *sessionFeeds {
 
 // spawnFeeds spawns the actor of the session's feeds.
 func (s *session) spawnFeeds(c actor.Context) {
-	f, agent, sid := s.feeds, s.ref.agent, s.ref.sid
+	f, agent, sid := s.feeds, s.ref.Agent, s.ref.SID
 	at, opened := f.turn, time.Unix(s.inc.Time().UnixTime())
 	facts := func() feeds.Facts {
 		return feeds.Facts{
@@ -181,9 +167,9 @@ func (s *session) spawnFeeds(c actor.Context) {
 	}
 	f.actor = c.Spawn(s.host.childProps.feed)
 	system, pid := s.host.system, f.actor
-	f.sources = &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid}
+	f.calls = s.host.feeds.NewCalls(s.whoseFeeds(), s.look())
 	states := s.host.cfg.Feeds.Open(feeds.Session{
-		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Peers: agent.Feeds.Peers, Env: agent.Feeds.Environment, Fetcher: f.sources,
+		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Peers: agent.Feeds.Peers, Env: agent.Feeds.Environment, Fetcher: f.calls,
 	}, func(msg any) { system.Root.Send(pid, msg) })
 	f.client = states.Client()
 	s.tell(pid, states)
@@ -207,10 +193,10 @@ func (s *session) syncFeeds(c actor.Context) {
 	for i, e := range state.Edits {
 		edits[i] = feeds.Edit{ID: e.ID, Added: e.Added, Gone: e.Gone, Spec: e.Spec, Since: e.Since}
 	}
-	of := s.ref.agent.Feeds.Set
+	of := s.ref.Agent.Feeds.Set
 	set, err := of.With(edits, state.Cleared)
 	if err != nil { // another release wrote them
-		s.host.log.Error("the feeds that the model made cannot be read; those of the manifest are used", zap.String("SID", s.ref.sid), zap.Error(err))
+		s.host.log.Error("the feeds that the model made cannot be read; those of the manifest are used", zap.String("SID", s.ref.SID), zap.Error(err))
 		set = of
 	}
 	f.set = set
@@ -256,8 +242,8 @@ func (s *session) feedAnswered(c actor.Context, a *feedAnswer) {
 }
 
 // feedReply is the answer to a request about feeds.
-func (s *session) feedReply(all []FeedState) Reply {
-	return Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: all, feeds: s.feeds.source()}
+func (s *session) feedReply(all []feedvalues.State) Reply {
+	return Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: all, values: s.feedValues()}
 }
 
 // stopFeeds ends the actor of the feeds, and reports whether there is one; *actor.Terminated
@@ -272,116 +258,39 @@ func (s *session) stopFeeds() bool {
 
 // Feeds implements attempt.Session (docs/spec/streaming.md §7.4).
 func (t *oneAttempt) Feeds(ctx context.Context, name, args string) (string, *messages.FeedChange, error) {
-	keeper := t.host.cfg.Feeds
-	call := feeds.Call{Name: name, Params: args, Permission: t.agent.Feeds.Permission, Now: t.host.cfg.Now()}
-	if keeper != nil {
-		keeper.Settle() // what the prompt has just fetched is there to be found
-		call.Counter = keeper.Counter()
-		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(t.inc.String(), e) }
-	}
-	out, err := t.feeds.set.Do(call)
-	if err != nil {
-		reason := feeds.FailureReason(err)
-		if reason == feeds.ReasonFeedLimit {
-			t.host.cfg.Observer.LimitReached(messages.LimitFeeds, 1)
-		}
-		return "", nil, tools.Refuse(reason, err.Error())
-	}
-	if out.Fetch != "" {
-		_, v, known, _ := t.feeds.Get(ctx, t.feeds.set, out.Fetch, true)
-		e, _ := t.feeds.set.Get(out.Fetch)
-		return feeds.GetResult(e, v, known, t.host.cfg.Now(), call.Counter), nil, nil
-	}
-	return out.Result, out.Change(), nil
+	return t.host.feeds.Do(ctx, t.feeds, name, args)
 }
 
-// FeedState is what is known of a feed of a session.
-type FeedState struct {
-	ID       string
-	Trigger  string // on_demand or periodic
-	Source   string // its kind, and what is called: "tool git.log", "internal system_clock"
-	Interval time.Duration
-	Added    bool // by the model
-	Disabled bool
-	Pinned   bool
-	Updated  time.Time // of the value that is kept; zero for none
-	Stale    bool      // there is none, or a refresh should have replaced it
-	Value    string    // JSON, before limits; "" for none
-	Reason   string    // why its last fetch failed, in words; "" when it did not
-	// Failure is why Session.FeedValues has no value: failed, timeout, too_large, or forwarded
-	// for one that comes from another host.
-	Failure string
+// whoseFeeds says whose the feeds are.
+func (s *session) whoseFeeds() feedvalues.Session {
+	return feedvalues.Session{Agent: s.ref.Agent, SID: s.ref.SID, Inc: s.inc, Epoch: s.sealer.Epoch()}
 }
 
-// feedSource is where the values of a session's feeds come from, away from its goroutine.
-type feedSource struct {
-	*feeds.Client // nil for a session without feeds
-	sources       *fetcher
-	set           feeds.Set
-}
-
-func (f *sessionFeeds) source() *feedSource { return &feedSource{f.client, f.sources, f.set} }
-
-// get returns a feed of a set; ok is false when it is not there, or is disabled.
-func (f *feedSource) get(ctx context.Context, set feeds.Set, id string) (el feeds.Element, v feeds.Value, known, ok bool) {
-	if f.Client == nil {
-		return el, v, false, false
-	}
-	return f.Get(ctx, set, id, false)
+// feedValues is what other goroutines get the values of the session's feeds from.
+func (s *session) feedValues() *feedvalues.Values {
+	return &feedvalues.Values{Session: s.whoseFeeds(), Client: s.feeds.client, Calls: s.feeds.calls, Set: s.feeds.set}
 }
 
 // FeedValues returns feeds of a session by their ids, each with a value that a prompt would
 // take now: what is too old is fetched, for as long as ctx lasts. Feeds that are not there, or
 // are disabled, are left out. first is false for a value that goes on to a further host: then
 // what comes from another one is not given. It wakes the session.
-func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *Agent, ids []string, first bool) ([]FeedState, Reply, error) {
+func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *Agent, ids []string, first bool) ([]feedvalues.State, Reply, error) {
 	for n := 1; ; n++ {
 		rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
 		if err != nil {
 			return nil, rep, err
 		}
 		// The session may have gone to sleep between its answer and the look at its feeds.
-		if all, awake := feedValues(ctx, &rep, ids, first); awake || n == maxHops {
+		if all, awake := rep.values.Fresh(ctx, rep.Feeds, ids, first); awake || n == maxHops {
 			return all, rep, nil
 		}
 	}
 }
 
-// feedValues returns feeds of a session that has listed them. awake is false when it was asleep
-// again.
-func feedValues(ctx context.Context, rep *Reply, ids []string, first bool) (all []FeedState, awake bool) {
-	states := map[string]FeedState{}
-	for _, st := range rep.Feeds {
-		states[st.ID] = st
-	}
-	awake = true
-	for _, id := range ids {
-		st, ok := states[id]
-		if !ok || st.Disabled {
-			continue
-		}
-		if !first && rep.feeds.set.Forwards(id) {
-			st.Value, st.Failure = "", feeds.ReasonForwarded
-			all = append(all, st)
-			continue
-		}
-		el, v, known, ok := rep.feeds.get(ctx, rep.feeds.set, id)
-		if !ok {
-			continue
-		}
-		awake = awake && !errors.Is(el.Cause, feeds.ErrStopped)
-		st.Value, st.Updated, st.Stale, st.Reason = v.JSON, v.At, el.Stale, el.Reason
-		if !known {
-			st.Value, st.Updated, st.Stale, st.Failure = "", time.Time{}, true, el.Error
-		}
-		all = append(all, st)
-	}
-	return all, awake
-}
-
 // AwaitFeeds returns when the value of one of the feeds is another one than in states, or when
 // ctx ends. It wakes the session, which may sleep again meanwhile.
-func (h *Host) AwaitFeeds(ctx context.Context, key messages.SessionKey, agent *Agent, states []FeedState) error {
+func (h *Host) AwaitFeeds(ctx context.Context, key messages.SessionKey, agent *Agent, states []feedvalues.State) error {
 	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
 	if err != nil || h.cfg.Feeds == nil {
 		return err
@@ -390,88 +299,14 @@ func (h *Host) AwaitFeeds(ctx context.Context, key messages.SessionKey, agent *A
 	for i := range states {
 		seen[states[i].ID] = states[i].Value
 	}
-	return h.cfg.Feeds.Await(ctx, rep.Inc.String(), rep.feeds.set, seen)
+	return h.cfg.Feeds.Await(ctx, rep.Inc.String(), rep.values.Set, seen)
 }
 
-// fetchFeeds gets what a turn asks for, on a goroutine of the pool: a prompt has a deadline for
-// its feeds, a reference waits until the turn ends.
+// fetchFeeds gets what a turn asks for, on a goroutine of the pool.
 func (s *session) fetchFeeds(c actor.Context, e *turn.FetchFeeds) {
 	f := s.keepFeeds(c)
 	f.turn.run.Store(e.Run)
 	f.turn.index.Store(e.Turn)
-	ctx, h, box, agent, sid, inc, from := s.turnRun.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.source()
-	h.run(func() {
-		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
-		supervisor.Guard(func() {
-			if len(e.Names) == 0 {
-				in.Feeds = slices.Concat(h.instructionsFeed(ctx, agent, sid, inc, from, e.Instructions), h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, from))
-				return
-			}
-			for _, name := range e.Names {
-				in.Feeds = append(in.Feeds, h.feed(ctx, agent, from, from.set, name))
-			}
-		}, func(crash *supervisor.Crash) {
-			h.log.Error("fetching feeds crashed", zap.String("SID", sid), zap.ByteString("stack", crash.Stack))
-			in.Feeds = nil
-			for _, name := range e.Names {
-				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed, Reason: "fetching it crashed"})
-			}
-		})
-		box.Post(in)
-	})
-}
-
-// profileFeed is what a prompt has of its user, if anything is known. A failure is
-// recorded, and no client sees it.
-func (h *Host) profileFeed(ctx context.Context, agent *Agent, sid string) []messages.Feed {
-	if agent.Profile == nil {
-		return nil
-	}
-	fd := messages.Feed{ID: messages.ProfileFeed}
-	var err error
-	if fd.Value, err = agent.Profile(ctx, sid); err != nil {
-		h.log.Warn("the profile of a user cannot be read", zap.String("SID", sid), zap.Error(err))
-		fd.Value, fd.Error, fd.Reason = "", feeds.ErrorFailed, "the profile cannot be read"
-	} else if fd.Value == "" {
-		return nil
-	}
-	return []messages.Feed{fd}
-}
-
-func (h *Host) promptFeeds(ctx context.Context, from *feedSource) []messages.Feed {
-	if from.Client == nil {
-		return nil
-	}
-	els := from.Prompt(ctx, from.set)
-	out := make([]messages.Feed, len(els))
-	if ctx.Err() == nil && slices.ContainsFunc(els, func(el feeds.Element) bool { return el.Late }) {
-		h.cfg.Observer.LimitReached(messages.LimitFeedDeadline, 1)
-	}
-	for i := range els {
-		if els[i].Cause != nil {
-			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", from.Session()), zap.Error(els[i].Cause))
-		}
-		out[i] = els[i].Feed()
-		from.sources.charge(&out[i])
-	}
-	return out
-}
-
-// feed gets one feed, or a variable of the environment.
-func (h *Host) feed(ctx context.Context, agent *Agent, from *feedSource, set feeds.Set, id string) messages.Feed {
-	if name, ok := strings.CutPrefix(id, messages.EnvironmentFeed); ok {
-		if agent.Feeds.Environment != nil {
-			if v, ok := agent.Feeds.Environment(name); ok {
-				quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(v, "\ufffd"))
-				return messages.Feed{ID: id, Value: string(quoted)}
-			}
-		}
-		return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: name + " is not set"}
-	}
-	if el, _, _, ok := from.get(ctx, set, id); ok {
-		fd := el.Feed()
-		from.sources.charge(&fd)
-		return fd
-	}
-	return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: "there is no such feed, or it is disabled"}
+	ctx, h, box, from := s.turnRun.ctx, s.host, s.box, s.feedValues()
+	h.run(func() { box.Post(h.feeds.Ready(ctx, from, e)) })
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/attempt"
+	"github.com/seed14be6753/stile/internal/directory"
+	"github.com/seed14be6753/stile/internal/feedvalues"
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/hub"
@@ -130,7 +132,7 @@ type Host struct {
 	log        *zap.Logger
 	system     *actor.ActorSystem
 	root       *actor.PID
-	dir        *directory
+	dir        *directory.Directory
 	hub        *hub.Hub
 	counters   Counters
 	closing    chan struct{}   // closed when Stop begins
@@ -146,6 +148,7 @@ type Host struct {
 	histories  *history.Kept
 	replies    reply.Env
 	attempts   attempt.Env
+	feeds      feedvalues.Env
 	intake     *intake.Intake
 	loader     *load.Loader
 	talks      *talk.Pool
@@ -190,7 +193,7 @@ func New(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }, liveHeap), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: directory.New(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }, liveHeap), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
 	h.share()
 	h.scopes = relics.Scopes{
@@ -220,7 +223,7 @@ func New(cfg Config) *Host {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
 	// The host does not listen to dead letters. A request cannot become one unnoticed (see
-	// directory.aim), the other messages mean nothing to a stopped actor, and the
+	// directory.Aim), the other messages mean nothing to a stopped actor, and the
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
 	h.childProps = newChildProps(h)
@@ -237,6 +240,10 @@ func (h *Host) share() {
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.attempts = attempt.Env{
 		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.hub.Tell,
+	}
+	h.feeds = feedvalues.Env{
+		Keeper: cfg.Feeds, Store: cfg.Store, Outputs: load.Outputs{Store: cfg.Store}, Scopes: &h.scopes, Now: cfg.Now, Log: h.log,
+		LimitReached: cfg.Observer.LimitReached, Orphan: cfg.Observer.Orphan, Run: h.run,
 	}
 }
 
@@ -258,18 +265,18 @@ func (h *Host) Counters() *Counters { return &h.counters }
 
 // Awake reports whether a session is in memory here: what is open in it runs, or is
 // about to.
-func (h *Host) Awake(sid string) bool { return h.dir.find(sid) != nil }
+func (h *Host) Awake(sid string) bool { return h.dir.Find(sid) != nil }
 
 // Agent is what a session in memory here runs under; nil when it is not.
 func (h *Host) Agent(sid string) *Agent {
-	if ref := h.dir.find(sid); ref != nil {
-		return ref.agent
+	if ref := h.dir.Find(sid); ref != nil {
+		return ref.Agent
 	}
 	return nil
 }
 
 // Sessions counts the sessions in memory.
-func (h *Host) Sessions() int { return h.dir.len() }
+func (h *Host) Sessions() int { return h.dir.Len() }
 
 // Open makes sure that the session exists, and creates it durably when it does
 // not.
@@ -314,7 +321,7 @@ func (h *Host) Flush(ctx context.Context, key messages.SessionKey, agent *Agent)
 
 // FeedStates lists the feeds of a session, in the order of injection. It wakes the
 // session.
-func (h *Host) FeedStates(ctx context.Context, key messages.SessionKey, agent *Agent) ([]FeedState, error) {
+func (h *Host) FeedStates(ctx context.Context, key messages.SessionKey, agent *Agent) ([]feedvalues.State, error) {
 	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
 	return rep.Feeds, err
 }
@@ -340,14 +347,15 @@ func (h *Host) IngestFeed(ctx context.Context, key messages.SessionKey, agent *A
 
 func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 	req.reply = make(chan Reply, 1)
+	req.transit.Request = req
 	select {
 	case <-h.closing:
 		return Reply{}, messages.Errorf(messages.ErrCancelled, "the host is stopping")
 	default:
 	}
-	if ref := h.dir.aim(req); ref != nil {
+	if ref := h.dir.Aim(req.key.SID(), &req.transit); ref != nil {
 		req.handoff.Message = req
-		h.system.Root.Send(ref.pid, &req.handoff)
+		h.system.Root.Send(ref.PID, &req.handoff)
 		if req.handoff.Inline() {
 			h.pool.RunDeferred() // what the session put off until this goroutine is done
 		}
@@ -384,8 +392,8 @@ func (h *Host) idleWheel() {
 		case <-h.closing:
 			return
 		case <-tick.C:
-			for _, ref := range h.dir.idleBefore(h.cfg.Now().Add(-h.cfg.IdleTimeout)) {
-				h.system.Root.Send(ref.pid, &sleep{})
+			for _, ref := range h.dir.IdleBefore(h.cfg.Now().Add(-h.cfg.IdleTimeout)) {
+				h.system.Root.Send(ref.PID, &sleep{})
 			}
 		}
 	}

@@ -96,5 +96,5 @@ func (i *interpreter) release(c actor.Context, msg *released) {
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) {
 	s.turnRun.program = c.Spawn(s.host.childProps.interpreter)
 	s.deferred = true
-	s.tell(s.turnRun.program, &runProgram{s.family, program.New(s.turnRun.ctx, &s.host.programs, s.ref.agent, s.ref.sid, s.box, e)})
+	s.tell(s.turnRun.program, &runProgram{s.family, program.New(s.turnRun.ctx, &s.host.programs, s.ref.Agent, s.ref.SID, s.box, e)})
 }

@@ -93,7 +93,7 @@ func (s *session) openModel(c actor.Context, e *turn.OpenModel) {
 	context.AfterFunc(s.turnRun.ctx, share.End)
 	view := s.history.View(e.Turn)
 	from := history.Reader{
-		Store: s.host.cfg.Store, Agent: s.ref.agent, SID: s.ref.sid, Inc: s.inc, Open: e, Durable: s.durable(),
+		Store: s.host.cfg.Store, Agent: s.ref.Agent, SID: s.ref.SID, Inc: s.inc, Open: e, Durable: s.durable(),
 		View: view, CatchUp: s.history.CatchUp(view), Share: share,
 	}
 	if from.CatchUp != nil {

@@ -115,7 +115,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case turn.RolledBack:
 		s.host.cfg.Observer.RolledBack(e.Outcome)
 	case *turn.EndChildren:
-		h, sid, inc := s.host, s.ref.sid, s.inc
+		h, sid, inc := s.host, s.ref.SID, s.inc
 		h.run(func() { h.waker.EndChildren(sid, inc, e) })
 	case *turn.AnswerCall:
 		s.pass(s.turnRun.program, e)
@@ -142,20 +142,20 @@ func (s *session) input(in turn.Input) { s.drive.Queue(in) }
 func (s *session) publish(e *turn.Publish) {
 	u := e.Update
 	if u.Record == nil {
-		s.host.hub.Publish(s.ref.sid, u)
+		s.host.hub.Publish(s.ref.SID, u)
 		return
 	}
-	s.host.cfg.Observer.ObserveRecord(s.ref.agent.Name, u.Record)
+	s.host.cfg.Observer.ObserveRecord(s.ref.Agent.Name, u.Record)
 	if b, ok := u.Record.Body.(*messages.TurnSuspended); ok {
 		if until, err := time.Parse(time.RFC3339Nano, b.Until); err == nil {
 			s.host.waker.Suspended(until)
 		}
 	}
 	// Before the hub: who sees the end of a run can wait for what is learned of it.
-	if told := s.ref.agent.Ended; told != nil && u.Record.Body.Kind() == messages.KindRunEnd {
-		told(s.ref.sid, u.Record)
+	if told := s.ref.Agent.Ended; told != nil && u.Record.Body.Kind() == messages.KindRunEnd {
+		told(s.ref.SID, u.Record)
 	}
-	s.host.hub.Publish(s.ref.sid, u)
+	s.host.hub.Publish(s.ref.SID, u)
 }
 
 // heardBytes bounds what is kept of a run's texts for its submitter, so that most answers are
@@ -170,7 +170,7 @@ func (s *session) answer(e *turn.Answer) {
 	delete(s.asks, e.Handle)
 	rep := Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Merged: e.Merged, result: e.Result, Err: e.Err}
 	if req.op == opSubmit && e.Err == nil && !e.Joined {
-		rep.End = s.host.hub.Await(s.ref.sid, e.Run, &answer.Account{Most: heardBytes})
+		rep.End = s.host.hub.Await(s.ref.SID, e.Run, &answer.Account{Most: heardBytes})
 	}
 	req.answer(rep)
 }
@@ -178,6 +178,6 @@ func (s *session) answer(e *turn.Answer) {
 // verify judges the candidate lines of a turn.
 func (s *session) verify(e *turn.Verify) {
 	now := s.host.cfg.Now()
-	scope := token.Scope{SID: s.ref.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
-	s.input(&turn.Verified{Ident: e.Ident, Checks: token.VerifyLines(e.Out, scope, s.host.cfg.Keys.TokenKeys(now), s.replay, s.ref.agent.TokenPolicy(), now)})
+	scope := token.Scope{SID: s.ref.SID, TurnIndex: e.Turn, Nonce: e.Nonce}
+	s.input(&turn.Verified{Ident: e.Ident, Checks: token.VerifyLines(e.Out, scope, s.host.cfg.Keys.TokenKeys(now), s.replay, s.ref.Agent.TokenPolicy(), now)})
 }

@@ -3,10 +3,8 @@ package actors
 import (
 	"context"
 
-	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/relics"
 	"github.com/seed14be6753/stile/internal/turn"
-	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 )
@@ -36,22 +34,12 @@ func (s *session) readRelic(msg *relicRead) {
 	msg.answer <- e
 }
 
-// keep lets a source of a feed look at a key-value relic of the session. The session
-// answers in a moment, or it has gone.
-func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
-	if k.Scope != "" {
-		result, err := f.host.scopes.Keep(ctx, relics.Caller{SID: f.sid, Inc: f.inc, Epoch: f.epoch, Reads: true}, k)
-		return result, tools.RefusalOf(err)
-	}
-	msg := &relicRead{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
-	ctx, cancel := context.WithTimeoutCause(ctx, feeds.DefaultDeadline, messages.Errorf(messages.ErrTimeout, "the session's time to answer is up"))
-	defer cancel()
-	f.host.system.Root.Send(f.self, msg)
-	select {
-	case e := <-msg.answer:
-		return e.Result, tools.RefusalOf(e.Err)
-	case <-ctx.Done():
-		return "", messages.Errorf(messages.CodeOf(context.Cause(ctx)), "the relic was not asked in time")
+// look returns the way to the session's machine for a read of a relic.
+func (f *family) look() func(relic, args string) <-chan *turn.AnswerRelic {
+	return func(relic, args string) <-chan *turn.AnswerRelic {
+		msg := &relicRead{relic: relic, args: args, answer: make(chan *turn.AnswerRelic, 1)}
+		f.host.system.Root.Send(f.box.pid, msg)
+		return msg.answer
 	}
 }
 

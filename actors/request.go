@@ -2,6 +2,8 @@ package actors
 
 import (
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/directory"
+	"github.com/seed14be6753/stile/internal/feedvalues"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -25,8 +27,8 @@ type request struct {
 	value   string // ingest
 	reply   chan Reply
 	handoff mailbox.Handoff
-	hops    int      // times it was sent on because a session stopped before it came
-	next    *request // in sessionRef.sent
+	hops    int // times it was sent on because a session stopped before it came
+	transit directory.InTransit
 }
 
 // operation is what a request wants.
@@ -59,8 +61,8 @@ type Reply struct {
 	End *hub.Waiter
 	// Approvals answers opApprovals.
 	Approvals []turn.Approval
-	Feeds     []FeedState // answers opFeeds, with feeds
-	feeds     *feedSource
+	Feeds     []feedvalues.State // answers opFeeds, with values
+	values    *feedvalues.Values
 	result    string // of opScope
 	Err       error
 }

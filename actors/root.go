@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/directory"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 )
@@ -35,7 +36,7 @@ func newRoot(h *Host) *root {
 
 // retired says that a session has nothing left to do and forwards what it still
 // gets.
-type retired struct{ ref *sessionRef }
+type retired struct{ ref *directory.Session }
 
 // stopAll ends every session; done is closed when none is left.
 type stopAll struct{ done chan struct{} }
@@ -47,7 +48,7 @@ func (r *root) Receive(c actor.Context) {
 		r.pass(c, msg)
 	case *retired:
 		r.retire(msg.ref)
-		c.Stop(msg.ref.pid)
+		c.Stop(msg.ref.PID)
 	case *stopAll:
 		r.stopping = msg
 		for _, pid := range c.Children() {
@@ -66,8 +67,8 @@ func (r *root) Receive(c actor.Context) {
 }
 
 // retire takes a session out of the directory and reports whether it was there.
-func (r *root) retire(ref *sessionRef) bool {
-	if !r.host.dir.retire(ref) {
+func (r *root) retire(ref *directory.Session) bool {
+	if !r.host.dir.Retire(ref) {
 		return false
 	}
 	r.host.cfg.Observer.SessionAsleep()
@@ -81,13 +82,14 @@ const maxHops = 8
 // what was still on its way to it.
 func (r *root) terminated(c actor.Context, pid *actor.PID) {
 	r.alive--
-	if ref := r.host.dir.who(pid.Id); ref != nil {
+	if ref := r.host.dir.Who(pid.Id); ref != nil {
 		if r.retire(ref) && r.stopping == nil {
 			// It did not leave by itself: it crashed too often. Its runs stand
 			// still until it is opened again, so no caller shall wait for them.
-			r.host.hub.Fail(ref.sid, messages.Errorf(messages.ErrCrash, "the session crashed too often and was stopped"))
+			r.host.hub.Fail(ref.SID, messages.Errorf(messages.ErrCrash, "the session crashed too often and was stopped"))
 		}
-		for _, req := range r.host.dir.forget(ref, pid.Id) {
+		for _, sent := range r.host.dir.Forget(ref, pid.Id) {
+			req := sent.Request.(*request)
 			if req.hops++; req.hops > maxHops {
 				req.refuse(messages.ErrCrash, "the session does not come up")
 				continue
@@ -113,7 +115,7 @@ func (r *root) pass(c actor.Context, req *request) {
 		req.refuse(messages.ErrCancelled, "the host is stopping")
 		return
 	}
-	ref := r.host.dir.aim(req)
+	ref := r.host.dir.Aim(req.key.SID(), &req.transit)
 	if ref == nil {
 		if req.agent == nil {
 			req.refuse(messages.ErrNotFound, "the session is not open here")
@@ -123,25 +125,25 @@ func (r *root) pass(c actor.Context, req *request) {
 			req.refuse(messages.ErrCrash, "the session's actor cannot be spawned")
 			return
 		}
-		ref = r.host.dir.aim(req)
+		ref = r.host.dir.Aim(req.key.SID(), &req.transit)
 	}
-	c.Send(ref.pid, req)
+	c.Send(ref.PID, req)
 }
 
 // wake spawns a session. Its actor knows who it is before it runs.
 func (r *root) wake(c actor.Context, req *request) error {
 	r.spawned++
 	name := "s" + strconv.FormatUint(r.spawned, 36)
-	ref := &sessionRef{key: req.key, sid: req.key.SID(), agent: req.agent}
+	ref := &directory.Session{Key: req.key, SID: req.key.SID(), Agent: req.agent}
 	id := c.Self().Id + "/" + name
-	r.host.dir.introduce(ref, id)
+	r.host.dir.Introduce(ref, id)
 	pid, err := c.SpawnNamed(r.props, name)
 	if err != nil {
-		r.host.dir.forget(ref, id)
+		r.host.dir.Forget(ref, id)
 		return err
 	}
-	ref.pid = pid
-	r.host.dir.put(ref)
+	ref.PID = pid
+	r.host.dir.Put(ref)
 	r.alive++
 	r.host.cfg.Observer.SessionAwake()
 	return nil

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/directory"
 	"github.com/seed14be6753/stile/internal/history"
 	"github.com/seed14be6753/stile/internal/load"
 	"github.com/seed14be6753/stile/internal/resume"
@@ -42,7 +43,7 @@ import (
 // head again and writes under a higher epoch.
 type session struct {
 	host *Host
-	ref  *sessionRef // nil until Started
+	ref  *directory.Session // nil until Started
 
 	// loading
 	waiting []*request
@@ -102,7 +103,7 @@ func (s *session) Receive(c actor.Context) {
 		s.started(c)
 	case *request:
 		if s.ref != nil {
-			s.host.dir.arrived(s.ref, msg)
+			s.host.dir.Arrived(s.ref, &msg.transit)
 		}
 		s.requested(c, msg)
 	case *loaded:
@@ -148,8 +149,8 @@ func (s *session) Receive(c actor.Context) {
 // started begins loading. Nothing here can fail: a panic in Started would use up
 // the restarts at once.
 func (s *session) started(c actor.Context) {
-	s.ref = s.host.dir.who(c.Self().Id)
-	if s.ref == nil || s.ref.left.Load() { // retired meanwhile; the root stops the actor
+	s.ref = s.host.dir.Who(c.Self().Id)
+	if s.ref == nil || s.ref.Left() { // retired meanwhile; the root stops the actor
 		s.retired = true
 		return
 	}
@@ -158,10 +159,10 @@ func (s *session) started(c actor.Context) {
 	h.run(func() {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
-			msg.Session, msg.err = h.loader.Session(h.ctx, ref.key, ref.agent)
+			msg.Session, msg.err = h.loader.Session(h.ctx, ref.Key, ref.Agent)
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
-			h.log.Error("loading a session panicked", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
+			h.log.Error("loading a session panicked", zap.String("SID", ref.SID), zap.ByteString("stack", crash.Stack))
 			h.system.Root.Send(self, &loaded{of: s, err: messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))})
 		})
 	})
@@ -179,27 +180,27 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 			req.answer(Reply{Err: msg.err})
 		}
 		s.waiting = nil
-		s.host.hub.Fail(s.ref.sid, msg.err) // after a restart a caller may wait for a run
+		s.host.hub.Fail(s.ref.SID, msg.err) // after a restart a caller may wait for a run
 		s.goodbye(c)
 		return
 	}
 	s.inc, s.snapped = msg.Head.Inc, 0
-	signed := s.ref.agent.Receipts
+	signed := s.ref.Agent.Receipts
 	if stated := msg.State.Signed.String(); stated != "" { // what the opening promises is kept, whatever the manifest says now
 		signed = journal.Receipts(stated)
 	}
 	s.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: msg.Head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
-	s.family = &family{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, epoch: s.sealer.Epoch()}
-	if sessions := s.ref.agent.Sessions; sessions != nil {
+	s.family = &family{host: s.host, agent: s.ref.Agent, box: s.box, sid: s.ref.SID, inc: s.inc, epoch: s.sealer.Epoch()}
+	if sessions := s.ref.Agent.Sessions; sessions != nil {
 		s.family.talk = s.host.talks.New(talk.Config(*sessions))
 	}
-	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
-	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.State, s.host.cfg.Rand)
-	s.history = s.host.histories.Of(s.inc, s.ref.agent)
+	s.replay = token.NewReplaySet(s.ref.Agent.ReplayCap, s.ref.Agent.ReplayTTL)
+	s.machine = turn.New(turn.Config{Key: s.ref.Key, SID: s.ref.SID, Inc: s.inc, Rules: s.ref.Agent.Rules}, msg.State, s.host.cfg.Rand)
+	s.history = s.host.histories.Of(s.inc, s.ref.Agent)
 	s.drive = driver.New(s.machine, msg.Head.Seq)
-	if s.ref.agent.Feeds.Set.Len() > 0 {
+	if s.ref.Agent.Feeds.Set.Len() > 0 {
 		s.keepFeeds(c)
 	}
 	s.followFeeds(c)
@@ -247,12 +248,12 @@ func (s *session) requested(c actor.Context, req *request) {
 		c.Send(s.host.root, req)
 		return
 	}
-	s.ref.busy()
+	s.ref.Busy()
 	switch req.op {
 	case opOpen:
 		switch seq := s.machine.State().Seq; {
 		case seq == 0:
-			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name, Receipts: string(s.ref.agent.Receipts)})
+			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.Agent.Name, Receipts: string(s.ref.Agent.Receipts)})
 		case s.drive.DurableSeq() == 0: // another one is creating it
 			for _, e := range s.drive.Hold(&turn.Answer{After: 1, Handle: s.expect(req), Seq: 1}) {
 				s.perform(c, e)
@@ -262,7 +263,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		}
 	case opSubmit:
 		if s.machine.State().Seq == 0 {
-			s.step(c, &turn.Open{Name: s.ref.agent.Name, Parent: req.parent, Receipts: string(s.ref.agent.Receipts)})
+			s.step(c, &turn.Open{Name: s.ref.Agent.Name, Parent: req.parent, Receipts: string(s.ref.Agent.Receipts)})
 		}
 		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
 	case opCancel:
@@ -271,7 +272,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		word := *req.word
 		word.Handle = s.expect(req)
 		if a := s.machine.State().Asked(word.Approval); a != nil {
-			word.Basis = s.ref.agent.Basis(s.ref.sid, a.Type, a.Name)
+			word.Basis = s.ref.Agent.Basis(s.ref.SID, a.Type, a.Name)
 		}
 		s.step(c, &word)
 	case opApprovals:
@@ -287,7 +288,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.step(c, &about)
 	case opScope:
 		if s.machine.State().Seq == 0 {
-			s.step(c, &turn.Open{Name: s.ref.agent.Name, Receipts: string(s.ref.agent.Receipts)})
+			s.step(c, &turn.Open{Name: s.ref.Agent.Name, Receipts: string(s.ref.Agent.Receipts)})
 		}
 		call := *req.scoped
 		call.Handle = s.expect(req)
@@ -313,7 +314,7 @@ func (s *session) closed(c actor.Context) {
 // was made for, and that nothing keeps the session from going on under that one: a
 // turn ends under the rules it began with.
 func (s *session) otherAgent(req *request) bool {
-	return req.agent != nil && req.agent != s.ref.agent && (req.op == opOpen || req.op == opSubmit) &&
+	return req.agent != nil && req.agent != s.ref.Agent && (req.op == opOpen || req.op == opSubmit) &&
 		s.machine.State().Seq > 0 && s.machine.Phase() == turn.Idle && !s.busy()
 }
 
@@ -349,7 +350,7 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 	}
 	switch in := f.For.(type) {
 	case *turn.ChildDown:
-		s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", in.Turn),
+		s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.SID), zap.Int64("turn_index", in.Turn),
 			zap.String("child", string(in.Child)), zap.String("action", in.ID), zap.String("panic", in.Detail), zap.ByteString("stack", f.Stack))
 		s.step(c, in)
 	case *turn.ProgramEnd:
@@ -424,7 +425,7 @@ func (s *session) settleDown() {
 		s.endDetached(false)
 	}
 	if s.busy() {
-		s.ref.busy()
+		s.ref.Busy()
 		return
 	}
 	s.asks = nil
@@ -432,7 +433,7 @@ func (s *session) settleDown() {
 	s.drive.Rest()
 	s.box.rest()
 	s.stopClock()
-	s.ref.idleSince(s.host.cfg.Now())
+	s.ref.IdleSince(s.host.cfg.Now())
 }
 
 func (s *session) busy() bool { return s.drive.Busy() || len(s.detached) > 0 || len(s.asks) > 0 }
@@ -486,7 +487,7 @@ func (s *session) snapshot() {
 	}
 	b, err := turn.EncodeState(state)
 	if err != nil {
-		s.host.log.Warn("snapshot", zap.String("SID", s.ref.sid), zap.Error(err))
+		s.host.log.Warn("snapshot", zap.String("SID", s.ref.SID), zap.Error(err))
 		return
 	}
 	h, inc, head := s.host, s.inc, s.sealer.Head()
@@ -504,7 +505,7 @@ func (s *session) snapshot() {
 func (s *session) release(why *messages.Error) {
 	supervisor.Guard(func() {
 		if s.ref != nil {
-			s.host.hub.Forget(s.ref.sid)
+			s.host.hub.Forget(s.ref.SID)
 		}
 		if s.box != nil {
 			s.box.close()
@@ -528,6 +529,6 @@ func (s *session) release(why *messages.Error) {
 		}
 		s.drive.Stop()
 	}, func(crash *supervisor.Crash) {
-		s.host.log.Error("releasing a session panicked", zap.String("SID", s.ref.sid), zap.ByteString("stack", crash.Stack))
+		s.host.log.Error("releasing a session panicked", zap.String("SID", s.ref.SID), zap.ByteString("stack", crash.Stack))
 	})
 }

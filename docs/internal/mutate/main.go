@@ -299,11 +299,11 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 // outer are the rooms that the simulator runs no part of and the machine's tests neither:
 // the tests of the whole come behind their own.
 var outer = []string{
-	"actors", "feeds", "host", "supervisor", "internal/compiler", "internal/delegate", "internal/follow", "internal/hub", "internal/learn", ".",
+	"actors", "feeds", "host", "supervisor", "internal/feedvalues", "internal/compiler", "internal/delegate", "internal/follow", "internal/hub", "internal/learn", ".",
 }
 
 // inner are the rooms whose own tests alone must notice.
-var inner = []string{"host/internal/responses", "internal/attempt", "internal/history", "internal/intake", "internal/load", "internal/pool", "internal/program", "internal/relics", "internal/reply", "internal/resume", "internal/talk", "internal/wake"}
+var inner = []string{"host/internal/responses", "internal/attempt", "internal/directory", "internal/history", "internal/intake", "internal/load", "internal/pool", "internal/program", "internal/relics", "internal/reply", "internal/resume", "internal/talk", "internal/wake"}
 
 // failing names a test of the room, of the machine or of the whole that the mutation makes
 // fail; "" when there is none.
