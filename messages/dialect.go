@@ -240,6 +240,9 @@ type Projection struct {
 	// Refused is what is wrong with the answer of the turn before, which does not fit the
 	// agent's schema. Assembly tells the model.
 	Refused string
+	// Broken is what the model is told of the turn before, whose reply broke off although the
+	// run goes on. Assembly tells the model.
+	Broken string
 	// Failed are the turns behind the last one that completed, oldest first, for dialects
 	// whose history is no transcript (Traits.Carry): each says Why. The latest may be of the
 	// run before.

@@ -143,10 +143,10 @@ type Input struct {
 	Budget *Budget `json:"budget,omitzero"` // of the run, beside the agent's quotas
 	// History is a conversation that the caller kept: the model sees it in front of
 	// the input.
-	History  []Said `json:"history,omitzero"`
-	Key      string `json:"key,omitzero"` // idempotency key
-	Policy   Policy `json:"policy"`
-	Text     string `json:"text,omitzero"`
+	History []Said `json:"history,omitzero"`
+	Key     string `json:"key,omitzero"` // idempotency key
+	Policy  Policy `json:"policy"`
+	Text    string `json:"text,omitzero"`
 	// Trace is the caller's span, as the header traceparent of W3C's Trace Context writes it.
 	Trace    string `json:"trace,omitzero"`
 	User     string `json:"user"`

@@ -427,3 +427,118 @@ func TestModeThatApplies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A conversation that breaks in the middle of a reply: what the user has read stays, the run goes
+// on in a turn that has the whole prompt, and knows what was read. Batches that have ended do not
+// run again, and the turns are counted on.
+func TestAutoGoesOnFromTheLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		dialect string
+		replies []wiretest.Response
+		prompt  string // of the request behind the fall-back
+		text    string
+		turns   int64
+	}{
+		"plain": {
+			"plain",
+			[]wiretest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
+			"user: one|assistant: Hello, Ad|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.",
+			"Hello, Ad\n\nWelcome, Ada.", 2,
+		},
+		"kitsu": {
+			"kitsu",
+			[]wiretest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
+			"user: one|assistant: Hello, Ad|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.",
+			"Hello, Ad\n\nWelcome, Ada.", 2,
+		},
+		"cogency": {
+			"cogency",
+			[]wiretest.Response{{Text: []string{"I look. ", doubles}}, {Text: []string{"It is ", "aba"}, Error: "server_error", Status: 500}, {Text: []string{"It is abab."}}},
+			"user: one|assistant: I look.\n\n" + doubles + `|user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>|assistant: It is aba|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.`,
+			"I look. \n\nIt is aba\n\nIt is abab.", 3,
+		},
+		"in the middle of a batch": {
+			"cogency",
+			[]wiretest.Response{{Text: []string{"I look. ", doubles[:20]}, Drop: true}, {Text: []string{"It is abab."}}},
+			"", "I look. \n\nIt is abab.", 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replies := c.replies
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response { return replies[c.N-1] })
+			rt := start(t, stile.Config{Providers: keepers()})
+			a := resuming(t, c.dialect, "auto", srv.URL, ", session: {transport: responses_ws}")
+			s := open(t, rt, "s", a)
+			o := ask(t, s, "one")
+			wantDone(t, o)
+			if o.Text != c.text || o.Turns != c.turns {
+				t.Errorf("%d turns, %q, want %d, %q", o.Turns, o.Text, c.turns, c.text)
+			}
+			recs := records(t, s)
+			doubled, tried := 0, 0
+			for _, r := range recs {
+				switch b := r.Body.(type) {
+				case *messages.ActionStarted:
+					doubled++
+				case *messages.TurnDecided:
+					if b.Repair {
+						tried++
+					}
+				}
+			}
+			if want := len(replies) - 2; doubled != want || tried != 1 {
+				t.Errorf("%d calls began, %d turns broke off", doubled, tried)
+			}
+			seen := srv.Seen()
+			last := seen[len(seen)-1]
+			if got := strings.TrimPrefix(itemized(last.All), "system|"); last.Conn != 0 || c.prompt != "" && got != c.prompt {
+				t.Errorf("over %d the model got\n%s\nwant\n%s", last.Conn, got, c.prompt)
+			}
+			if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+				t.Error(err)
+			}
+			// The next run has a conversation again.
+			replies = append(replies, wiretest.Response{Text: []string{"Bye."}})
+			wantDone(t, ask(t, s, "two"))
+			if all := talked(records(t, s)); !strings.HasPrefix(all[len(all)-1], "resume 2: ") {
+				t.Errorf("%q", all)
+			}
+			if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Where the cause is the user, the key, the prompt or a limit, a run does not go on by replay, in
+// the middle of a reply or before it. resume never does.
+func TestAutoFallsBackForNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode string
+		say  wiretest.Response
+		code messages.Code
+	}{
+		"resume":                 {"resume", wiretest.Response{Text: []string{"Hel", "lo"}, Drop: true}, messages.ErrModel},
+		"the key in the middle":  {"auto", wiretest.Response{Text: []string{"Hel", "lo"}, Error: "invalid_api_key", Status: 401}, messages.ErrModel},
+		"the key":                {"auto", wiretest.Response{Error: "invalid_api_key", Status: 401}, messages.ErrModel},
+		"too long":               {"auto", wiretest.Response{Error: "context_length_exceeded", Status: 400}, messages.ErrModel},
+		"stile's bound of bytes": {"auto", wiretest.Response{Text: []string{strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10)}}, messages.ErrQuota},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return c.say })
+			rt := start(t, stile.Config{Providers: keepers()})
+			a := resuming(t, "plain", c.mode, srv.URL, ", session: {transport: responses_ws}")
+			a.Manifest.Quotas.Reply = 100 << 10
+			s := open(t, rt, "s", a)
+			o := ask(t, s, "one")
+			if o.Reason != c.code || o.Turns != 1 {
+				t.Errorf("%+v", o)
+			}
+			for _, line := range talked(records(t, s)) {
+				if strings.HasPrefix(line, "fallback") || line == "replay" {
+					t.Errorf("it went on: %s", line)
+				}
+			}
+		})
+	}
+}

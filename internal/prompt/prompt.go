@@ -145,7 +145,7 @@ func project(runs []*run, spec *Spec) (p messages.Projection, settled bool) {
 				p.History = r.before(p.History)
 			}
 			p.Text, p.Userdata = r.given()
-			p.LastError, p.Refused = r.lastError, r.refused
+			p.LastError, p.Refused, p.Broken = r.lastError, r.refused, r.broken
 			if !spec.Carry && spec.Reply != nil {
 				text := &p.Text
 				if p.Text == "" && p.Userdata != "" {
@@ -196,6 +196,7 @@ type run struct {
 	ended     bool
 	withdrawn bool
 	lastError string
+	broken    string // that the reply of the turn before broke off
 	refused   string // what is wrong with the answer of the turn before, where it was asked for again
 	turns     []*turnOf
 }
@@ -525,9 +526,12 @@ func (r *run) add(rec *messages.Record) {
 	case *messages.Retract:
 		r.retract(b)
 	case *messages.TurnDecided:
-		r.lastError, r.refused = failure(b), ""
-		if b.Repair && b.Reason == messages.ErrOutput {
+		r.lastError, r.refused, r.broken = failure(b), "", ""
+		switch {
+		case b.Repair && b.Reason == messages.ErrOutput:
 			r.lastError, r.refused = "", b.Detail
+		case b.Repair && b.Reason == messages.ErrModel:
+			r.lastError, r.broken = "", r.brokenOff(rec.Turn)
 		}
 	case *messages.RunEnd:
 		r.ended = true

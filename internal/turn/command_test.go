@@ -42,6 +42,7 @@ import (
 //	settle                                   with what the journal has of the open turn
 //	approve #1 deny by= reason= digest= id=  an answer to the question about an action, or to id
 //	expire                                   questions may have expired
+//	talk fallback reason=X                   what became of the conversation with the provider
 //	speak "…" | hush finish=                 the reply of a stream judge, and its end
 //	feeds id:json id late                    values of feeds, or none; late: of what was asked for by name
 //	due #1                                   the next attempt's time has come
@@ -52,7 +53,7 @@ var commands map[string]func(*script, *command)
 func init() {
 	commands = map[string]func(*script, *command){
 		"session": (*script).session, "submit": (*script).submit, "cancel": (*script).cancel,
-		"ack": (*script).acknowledge, "opened": (*script).opened, "switched": (*script).switched,
+		"ack": (*script).acknowledge, "opened": (*script).opened, "switched": (*script).switched, "talk": (*script).talk,
 		"text": (*script).text, "unit": (*script).unit, "bytes": (*script).bytes, "fault": (*script).fault, "lint": (*script).fault, "hollow": (*script).hollow,
 		"replyend": (*script).replyEnd, "reply": (*script).reply, "source": (*script).source,
 		"emit": (*script).emit, "whisper": (*script).emit, "call": (*script).call, "judge": (*script).judge,
@@ -253,6 +254,10 @@ func (s *script) opened(c *command) {
 
 func (s *script) switched(c *command) {
 	s.step(&ModelSwitched{Ident: s.id(c), Fallback: messages.ModelFallback{From: "a", To: "b", Reason: "overloaded"}})
+}
+
+func (s *script) talk(c *command) {
+	s.step(&ModelTalk{Ident: s.id(c), Session: messages.ModelSession{What: c.word(0), Session: 1, Reason: c.str("reason", "")}})
 }
 
 func unitBegin(n int) messages.Event {

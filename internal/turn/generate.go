@@ -31,6 +31,7 @@ func (m *Machine) modelOpened(in *ModelOpened) {
 		blobs = []messages.Blob{{Digest: req.System, Data: in.System}}
 	}
 	m.persist(&req, LazyHold, blobs...)
+	m.flight.reply.fell = false // what was given up has begun no reply
 	m.flight.parsed.lints = append(m.flight.parsed.lints, req.Lints...)
 }
 
@@ -40,6 +41,7 @@ func (m *Machine) modelTalk(in *ModelTalk) {
 	}
 	body := in.Session
 	m.persist(&body, LazyHold)
+	m.flight.reply.fell = body.What == messages.SessionFallback
 }
 
 func (m *Machine) modelSwitched(in *ModelSwitched) {

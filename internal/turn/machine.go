@@ -102,6 +102,9 @@ type reply struct {
 	// "" while there is none.
 	modelErr  string
 	modelCode messages.Code
+	// fell reports whether the conversation over which the reply came was given up in its
+	// middle: the run goes on by replay (messages.SessionFallback).
+	fell bool
 
 	closing bool // nothing that follows in the reply counts
 	cut     bool // the decoder ended it: nothing that follows is even kept

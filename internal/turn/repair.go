@@ -19,7 +19,9 @@ func mendable(code messages.Code) bool {
 }
 
 // mends reports whether another turn follows the failed one that is being decided. A run that
-// was cancelled, or has no turn or repair left, ends.
+// was cancelled, or has no turn or repair left, ends. A reply whose conversation was given up in
+// its middle is no mistake of the model: the run goes on from the journal, once, whatever repairs
+// it has left (docs/spec/cogency.md §8).
 func (m *Machine) mends(v *messages.Verdict) bool {
 	run := m.state.Open
 	switch {
@@ -27,6 +29,8 @@ func (m *Machine) mends(v *messages.Verdict) bool {
 		return false
 	case v.Code == messages.ErrOutput:
 		return run.Asked < min(1, m.cfg.Repairs)
+	case v.Code == messages.ErrModel:
+		return m.flight.reply.fell && !run.Fell && !m.lastTurn()
 	}
 	return mendable(v.Code) && run.Repairs < m.cfg.Repairs && !m.lastTurn()
 }

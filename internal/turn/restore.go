@@ -124,6 +124,9 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 	case *messages.ModelRequest:
 		f.parsed.lints = append(f.parsed.lints, b.Lints...)
 		f.restore.lints = f.parsed.lints
+		f.reply.fell = false
+	case *messages.ModelSession:
+		f.reply.fell = b.What == messages.SessionFallback
 	case *messages.UnitText:
 		if f.restore.known.units == nil {
 			f.restore.known.units = map[string]bool{}

@@ -142,6 +142,7 @@ type OpenRun struct {
 	Settlements int64            `json:"settlements,omitzero"`
 	Repairs     int64            `json:"repairs,omitzero"` // turns that failed and were followed by another
 	Asked       int64            `json:"asked,omitzero"`   // turns whose answer was asked for again
+	Fell        bool             `json:"fell,omitzero"`    // a turn lost its conversation in the middle of a reply
 	State       []byte           `json:"state,omitzero"`   // the dialect's memory
 	LastError   string           `json:"last_error,omitzero"`
 	Progress    Progress         `json:"progress"`
@@ -594,9 +595,12 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.LastError = "the host restarted during the previous turn; its effects may or may not have happened"
 		}
 		if b.Repair {
-			if b.Reason == messages.ErrOutput {
+			switch b.Reason {
+			case messages.ErrOutput:
 				run.Asked++
-			} else {
+			case messages.ErrModel:
+				run.Fell = true
+			default:
 				run.Repairs++
 			}
 			run.LastError = whyFailed(b)

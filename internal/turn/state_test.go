@@ -37,7 +37,7 @@ func fullState() State {
 			Away:         9,
 			Retract:      []string{"7.0"},
 			Templates:    []*messages.ActionTemplate{{Name: "f", Definition: "{}"}},
-			Instructions: d, Completed: true, OutBefore: d, ScrBefore: d, FailedBefore: []Failed{failed}, Repairs: 1, Asked: 1, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
+			Instructions: d, Completed: true, OutBefore: d, ScrBefore: d, FailedBefore: []Failed{failed}, Repairs: 1, Asked: 1, Fell: true, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
 				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
 			}, Began: 1, Turns: 2, Lost: 1, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,

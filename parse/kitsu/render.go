@@ -37,6 +37,12 @@ func (x Dialect) render(p *messages.Projection) []messages.Message {
 	for i := range p.Replies {
 		r := &p.Replies[i]
 		said := x.read(r)
+		if r.Finish == messages.FinishError { // it broke off, and the run went on
+			if strings.TrimSpace(said.text) != "" {
+				out = append(out, messages.Message{Role: messages.RoleAssistant, Text: said.text})
+			}
+			continue
+		}
 		var o outcome
 		m, o = x.judge(m, &said)
 		if o.keep && strings.TrimSpace(said.text) != "" {

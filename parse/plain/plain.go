@@ -57,7 +57,7 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 		text = p.Userdata
 	}
 	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
-	if d.Rendering >= 2 && len(p.Replies) > 0 { // each said nothing
+	if d.Rendering >= 2 && len(p.Replies) > 0 && p.Broken == "" { // each said nothing
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: askAgain})
 	}
 	return out

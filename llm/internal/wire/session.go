@@ -102,6 +102,7 @@ type session struct {
 	reader   *reader       // of the reply; nil when it was left, or there is none
 	settled  chan struct{} // closed when the end of a reply that was left is known; nil for none
 	dropped  bool          // something of that reply was not taken
+	open     bool          // the end of the last reply is not known
 	kept     bool          // the conversation has the last reply
 	strays   int64         // events that belonged to no request
 	oversize bool          // an event was over its bound
@@ -225,6 +226,7 @@ func says(a *arrival) bool {
 
 // settle notes whether the conversation has the last reply. s.mu is held.
 func (s *session) settle(kept bool) {
+	s.open = false
 	if s.kept = kept; kept {
 		s.latest.id = s.flow.last
 	} else {
@@ -386,17 +388,18 @@ func (s *session) begin(from point, n int) *reader {
 	defer s.mu.Unlock()
 	in := &reader{events: make(chan arrival), left: make(chan struct{})}
 	s.flow.ask()
-	s.reader, s.parent, s.latest, s.kept, s.dropped = in, from, point{n: n + 1}, false, false
+	s.reader, s.parent, s.latest, s.kept, s.dropped, s.open = in, from, point{n: n + 1}, false, false, true
 	return in
 }
 
-// leave ends the reading of a reply. If its end has not come, the rest is dropped.
+// leave ends the reading of a reply. If its end has not come, the rest is dropped; it may have
+// arrived and not been taken.
 func (s *session) leave(in *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(in.left)
 	s.reader = nil
-	if s.flow.phase != quiet && !s.Ended() {
+	if (s.open || s.flow.phase != quiet) && !s.Ended() {
 		s.settled = make(chan struct{})
 	}
 }
@@ -454,6 +457,11 @@ func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Reque
 			r.calls.Finish(messages.FinishComplete) // and the reply is over its bound
 		}
 		if !s.m.hand(r, req, yield) {
+			if a.is == closes { // and no other event of the reply follows
+				s.mu.Lock()
+				s.settle(false)
+				s.mu.Unlock()
+			}
 			return false
 		}
 		if a.is == closes || r.failed != nil {

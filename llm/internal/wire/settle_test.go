@@ -1,0 +1,38 @@
+package wire
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+)
+
+// The end of a reply may arrive while its reader leaves: then no reader takes it, and who asks
+// whether the conversation has the reply waits until that is known.
+func TestEndBesideALeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			s := &session{over: make(chan struct{})}
+			s.ctx, s.stop = context.WithCancel(t.Context())
+			in := s.begin(point{}, 1)
+			said := make(chan struct{})
+			go func() {
+				defer close(said)
+				for _, event := range []string{"response.created", "response.completed"} {
+					a := arrival{data: []byte(`{}`)}
+					a.head.Type, a.head.Response.ID = event, "resp_1"
+					if !s.arrived(a) {
+						t.Error("the connection ended")
+					}
+				}
+			}()
+			<-in.events
+			synctest.Wait() // the end has arrived
+			s.leave(in)
+			if kept, err := s.Settle(t.Context()); !kept || err != nil {
+				t.Fatalf("kept %v, %v", kept, err)
+			}
+			<-said
+			s.stop()
+		}
+	})
+}
