@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -137,6 +138,7 @@ func (g *graphs) nested(i, depth int) error {
 // commands returns the tools that are programs of their own.
 func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error) {
 	var all []tools.Tool
+	var ready *confine.Ready
 	for i := range m.Define.Tools {
 		d := &m.Define.Tools[i]
 		if !catalog.Covers(m.Import.Tools, d.Name) {
@@ -154,6 +156,15 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 		reach, err := e.reach(a, m, &d.Implementation.Confine, d.Implementation.Entrypoint[0])
 		if err != nil {
 			return nil, messages.At(err, at+".implementation")
+		}
+		if reach != nil && ready == nil {
+			ready = &confine.Ready{}
+			if err := e.Keep(ready); err != nil {
+				return nil, err
+			}
+		}
+		if reach != nil {
+			reach.Ready = ready
 		}
 		t, err := catalog.NewCommand(catalog.Command{
 			Name: d.Name, Summary: d.Summary, Class: messages.Class(d.Class), Params: params, Dir: a.Dir, Entrypoint: d.Implementation.Entrypoint,

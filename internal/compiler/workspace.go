@@ -71,9 +71,13 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 				return nil, err
 			}
 		}
+		ready := &confine.Ready{}
+		if err := e.Keep(ready); err != nil {
+			return nil, err
+		}
 		p.make = func(w *workspace.Workspace, names []string) ([]tools.Tool, error) {
 			s := e.shell(a, m, w, c.of(names))
-			s.User = user
+			s.User, s.Ready = user, ready
 			shell, err := workspace.NewShell(s)
 			return append(w.Tools(), shell), err
 		}

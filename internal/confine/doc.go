@@ -11,7 +11,9 @@
 //     was judged: the program's memory is read once and not believed twice (decision 023);
 //   - in a mount namespace, every place that the program is given was opened there, without
 //     following a symbolic link (decision 025);
-//   - the host is not confined: a jail belongs to one thread, which is thrown away.
+//   - the host is not confined: a jail belongs to one thread, which is thrown away;
+//   - a jail that was made before its program (Ready) has had none, and is used only if what
+//     its rules rest on is as it was.
 //
 // It does not: judge what is run, or with which words; that is its callers'. It is a part
 // of Linux: elsewhere Supported is false, and every call is refused.

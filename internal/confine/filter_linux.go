@@ -173,6 +173,14 @@ const ownGroup = 0x5741_4954
 // program that could trace or end it would have the host.
 const ownThread = 0x5741_4955
 
+// ownLimitsA and ownLimitsB stand in a filter for a number of 64 bits that each jail draws. The
+// thread that starts the program sets its limits, as it says by the number, in the halves of two
+// arguments that the kernel does not look at. A program would guess for longer than it lives.
+const (
+	ownLimitsA = 0x5741_4956
+	ownLimitsB = 0x5741_4957
+)
+
 // byThread are the calls that reach into another process, or send it a signal, by which argument
 // names it. A thread has a number as a process has. For the host's other threads Landlock
 // does: the filter must leave them to the one that it holds, from which Go's runtime stops them
@@ -333,6 +341,10 @@ func (r rules) hosts(u *User) {
 	r.of(unix.SYS_PRLIMIT64, func(f *filter) {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JEQ, 0, passes)
+		f.loadArg(0, 1)
+		*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: ownLimitsA})
+		f.loadArg(1, 1)
+		f.when(unix.BPF_JEQ, ownLimitsB, passes)
 		for half := range uint32(2) {
 			f.loadArg(2, half)
 			f.unless(0, refuse)
@@ -422,10 +434,10 @@ var programs = [4][2]filter{
 }
 
 // installFilter has the kernel refuse this thread, and all that it starts, what the filter
-// says. The kernel asks the descriptor, if asks is set; else it is -1. own is the number of
-// the jail, for which ownGroup stands.
+// says. The kernel asks the descriptor, if asks is set; else it is -1. own has the
+// numbers of the jail, for which ownGroup, ownLimitsA and ownLimitsB stand.
 // u is whom the programs run as, nil for the host's user.
-func installFilter(sockets reach, asks bool, own uint32, u *User) (fd int, err error) {
+func installFilter(sockets reach, asks bool, own numbers, u *User) (fd int, err error) {
 	ask, flags := uint32(unix.SECCOMP_RET_USER_NOTIF), uintptr(listens)
 	made := programs[sockets][0]
 	if !asks {
@@ -438,7 +450,11 @@ func installFilter(sockets reach, asks bool, own uint32, u *User) (fd int, err e
 	for i := range f {
 		switch f[i].K {
 		case ownGroup:
-			f[i].K = own
+			f[i].K = own.group
+		case ownLimitsA:
+			f[i].K = own.limits[0]
+		case ownLimitsB:
+			f[i].K = own.limits[1]
 		case ownThread:
 			f[i].K = uint32(unix.Gettid())
 		}

@@ -7,7 +7,7 @@ import "errors"
 const filterKnown = false
 
 // installFilter is not reached: Probe says that there is no filter.
-func installFilter(reach, bool, uint32, *User) (int, error) { return -1, errors.ErrUnsupported }
+func installFilter(reach, bool, numbers, *User) (int, error) { return -1, errors.ErrUnsupported }
 
 // passing is not reached.
 func passing(reach) []byte { return nil }

@@ -26,6 +26,8 @@ type granter struct {
 	linked map[inode]part // files of the host with several names, once one was met
 	seen   []seenFolder   // opened entry by entry, as they were before
 	blind  bool           // one of them could not be looked at
+	opened []opened       // before the first of these
+	looks  bool           // what is opened now is looked at again
 }
 
 // inode is a file, whatever its name. A rule for a file counts for all of its names.
@@ -60,13 +62,13 @@ func (g *granter) grant(path string, rights uint64) error {
 		rights &= readRights
 	}
 	if is&aboveApart == 0 && (is&aboveKept == 0 || rights&^readRights == 0) {
-		return allow(g.rules, path, rights)
+		return g.allow(path, rights)
 	}
 	whole := uint64(unix.LANDLOCK_ACCESS_FS_READ_DIR)
 	if is&aboveApart == 0 {
 		whole = rights & readRights
 	}
-	if err := allow(g.rules, path, whole); err != nil {
+	if err := g.allow(path, whole); err != nil {
 		return err
 	}
 	return g.grantEntries(path, rights)

@@ -19,6 +19,8 @@ type Reach struct {
 	// Apart and Kept are those of a Jail. They are no part of what makes two programs one.
 	Apart []string `json:"-"`
 	Kept  []string `json:"-"`
+	// Ready has jails that wait for programs; nil has none.
+	Ready *Ready `json:"-"`
 }
 
 // Check returns why a program cannot be run so. The error is ERR_CONFIG with Field isolation,
@@ -53,16 +55,18 @@ func (r *Reach) Jail() (j *Jail, env []string, clean func(), err error) {
 		return nil, nil, func() {}, nil
 	}
 	j = &Jail{Sandbox: r.Sandbox, Guard: r.Guard, Apart: r.Apart, Kept: r.Kept}
-	if r.Guard {
-		return j, nil, func() {}, nil
+	if !r.Guard {
+		j.Read, j.Write, j.Network, j.Loopback = slices.Clone(r.Read), slices.Clone(r.Write), r.Network, r.Loopback
+		if r.Network {
+			j.Read = append(j.Read, NetworkFiles()...)
+		}
 	}
-	temp, clean, err := Temp()
-	if err != nil {
+	temp, clean, err := r.Ready.Place(j)
+	switch {
+	case err != nil:
 		return nil, nil, nil, err
-	}
-	j.Read, j.Write = slices.Clone(r.Read), append([]string{temp}, r.Write...)
-	if j.Network, j.Loopback = r.Network, r.Loopback; r.Network {
-		j.Read = append(j.Read, NetworkFiles()...)
+	case r.Guard:
+		return j, nil, clean, nil
 	}
 	return j, []string{"HOME=" + temp, "TMPDIR=" + temp}, clean, nil
 }

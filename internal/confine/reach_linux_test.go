@@ -63,6 +63,7 @@ func within(t *testing.T, r *Reach, dir, line string) (string, error) {
 }
 
 func TestReach(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // what is left there is this test's, not another's
 	box := Probe()
 	if box.Missing() != "" {
 		t.Skip(box.Missing())

@@ -79,7 +79,7 @@ func (j *Jail) guardRules() (fd int, ok bool) {
 	if err != nil {
 		return -1, false
 	}
-	j.parts = k.parts
+	j.parts, j.kept = k.parts, k
 	return fd, true
 }
 
@@ -113,7 +113,8 @@ func (g *granter) guard(j *Jail) error {
 	if guards.sets == nil {
 		guards.sets = map[string]*keptRules{}
 	}
-	guards.sets[key] = &keptRules{fd: fd, parts: g.parts, seen: g.seen, linked: g.linked, at: began}
+	j.kept = &keptRules{fd: fd, parts: g.parts, seen: g.seen, linked: g.linked, at: began}
+	guards.sets[key] = j.kept
 	return nil
 }
 

@@ -61,8 +61,10 @@ func TestKeptRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := func(name string) string { return filepath.Join(dir, "agent", name) }
+			ready := &Ready{}
+			defer ready.Close()
 			r := &Reach{
-				Sandbox: box, Guard: true, Kept: []string{at("agent.yaml")},
+				Ready: ready, Sandbox: box, Guard: true, Kept: []string{at("agent.yaml")},
 				Apart: []string{at("data"), at("stile.yaml"), at("logs/audit-*"), at("later"), at("tokens/tokens.json")},
 			}
 			before := keptOnce(t, r)
@@ -71,6 +73,12 @@ func TestKeptRules(t *testing.T) {
 			}
 			if now := keptOnce(t, r); name == "nothing" && now != before {
 				t.Error("the rules were made anew for nothing")
+			}
+			for len(waitingIn(ready)) == 0 { // a jail that the change is to meet
+				keptOnce(t, r)
+				if out, err := within(t, r, at(""), "true"); err != nil {
+					t.Fatalf("before: %s", out)
+				}
 			}
 			if err := c.change(at); errors.Is(err, errSkip) {
 				t.Skip(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -66,42 +65,26 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		defer done()
 		j = nil
 	}
-	enter, limit := func() (*listener, view, error) { return nil, noView, nil }, l.set
-	if j != nil {
-		rules, err := j.ruleset()
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = syscall.Close(rules) }()
-		own := rand.Uint32()
-		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
-		if j.Dir != nil {
+	if j == nil {
+		return sit(nil, func(*seat) error { return startLimited(cmd, l, numbers{}) })
+	}
+	start := func(s *seat) error {
+		cmd.SysProcAttr.Pgid = int(uint64(s.own.group) << 32)
+		switch {
+		case s.view.dir >= 0:
+			cmd.Dir = magic(s.view.dir)
+		case j.Dir != nil:
 			cmd.Dir = magic(int(j.Dir.Fd()))
 		}
-		enter, limit = func() (*listener, view, error) { return j.enter(rules, own) }, fromAFreeThread(j.User, l.set)
+		return startLimited(cmd, l, s.own)
 	}
-	var asked *listener
-	started, ended := make(chan error), make(chan struct{})
-	onThreadOfItsOwn(func() {
-		answers, v, err := enter()
-		if err == nil {
-			asked = answers
-			if v.dir >= 0 {
-				cmd.Dir = magic(v.dir)
-			}
-			err = startLimited(cmd, limit)
-			v.close()
-		}
-		started <- err
-		if err == nil {
-			<-ended
-		}
-	})
-	if err := <-started; err != nil {
-		asked.stop()
-		return nil, err
+	if s := j.takeSeat(); s != nil {
+		over, err = s.use(start)
+	} else {
+		over, err = sit(j, start)
 	}
-	return func() { close(ended); asked.stop() }, nil
+	j.begun = err == nil && len(j.ReadOnly) == 0 && len(j.Hidden) == 0
+	return over, err
 }
 
 // keepDescriptors marks every descriptor of the host but the standard ones as closed on
@@ -123,9 +106,9 @@ func keepDescriptors() error {
 	return err
 }
 
-// startLimited starts a command and has limit set its limits while it stands before its
-// first instruction. Tracing is the thread's business.
-func startLimited(cmd *exec.Cmd, limit func(pid int) error) error {
+// startLimited starts a command and sets its limits while it stands before its first instruction.
+// Tracing is the thread's business.
+func startLimited(cmd *exec.Cmd, l *Limits, own numbers) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -152,7 +135,7 @@ func startLimited(cmd *exec.Cmd, limit func(pid int) error) error {
 		_ = cmd.Wait() // it was reaped here: killed before it began
 		return errors.New("it ended before it began")
 	}
-	if err := limit(pid); err != nil {
+	if err := l.set(pid, own); err != nil {
 		return abandon(err)
 	}
 	if err := syscall.PtraceDetach(pid); err != nil {
@@ -161,8 +144,8 @@ func startLimited(cmd *exec.Cmd, limit func(pid int) error) error {
 	return nil
 }
 
-// set holds a process to the limits.
-func (l *Limits) set(pid int) error {
+// set holds a process to the limits. It is called on the thread that started the process.
+func (l *Limits) set(pid int, own numbers) error {
 	tasks := uint64(math.MaxUint64)
 	if l.Tasks > 0 {
 		// Linux counts those of a user; there are not more of them than of the machine.
@@ -183,7 +166,7 @@ func (l *Limits) set(pid int) error {
 		{syscall.RLIMIT_FSIZE, uint64(l.FileBytes)},
 		{syscall.RLIMIT_CORE, 0},
 	} {
-		if errno := lower(pid, r.resource, r.limit); errno != 0 {
+		if errno := lower(pid, r.resource, r.limit, own); errno != 0 {
 			return errno
 		}
 	}
@@ -191,13 +174,15 @@ func (l *Limits) set(pid int) error {
 }
 
 // lower sets a limit of a process, or leaves it where the host itself has a lower one.
-func lower(pid int, resource uintptr, limit uint64) syscall.Errno {
+func lower(pid int, resource uintptr, limit uint64, own numbers) syscall.Errno {
 	var has syscall.Rlimit
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, 0, uintptr(unsafe.Pointer(&has)), 0, 0); errno != 0 {
 		return errno
 	}
 	both := syscall.Rlimit{Cur: min(limit, has.Max), Max: min(limit, has.Max)}
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(&both)), 0, 0, 0)
+	// The kernel reads half of each of these two arguments, the jail's filter the whole.
+	process, which := uintptr(uint64(own.limits[0])<<32|uint64(pid)), uintptr(uint64(own.limits[1])<<32|uint64(resource))
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, process, which, uintptr(unsafe.Pointer(&both)), 0, 0, 0)
 	return errno
 }
 

@@ -108,6 +108,13 @@ type Jail struct {
 
 	peers peers // judged without Loopback
 	parts parts // of Apart and Kept, once the rules are made
+	// What the rules rest on, once they are made.
+	opened    []opened
+	piecewise bool       // a folder was opened entry by entry
+	kept      *keptRules // of a guard, if they are kept
+
+	seat  *seat // waits for the program
+	begun bool  // a program that needs no mount namespace has begun in it
 }
 
 // User is a user of the machine that programs run as.

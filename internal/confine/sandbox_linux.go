@@ -64,27 +64,6 @@ const (
 	writeRights = allRights &^ makeDevice
 )
 
-// fromAFreeThread has a thread that is not confined do it: a confined one may not change
-// the limits of another process. It is one of the program's user, since not every root may
-// change the limits of others (CAP_SYS_RESOURCE).
-func fromAFreeThread(u *User, do func(int) error) func(int) error {
-	return func(pid int) error {
-		done := make(chan error, 1)
-		if u == nil {
-			go func() { done <- do(pid) }()
-		} else {
-			onThreadOfItsOwn(func() {
-				err := u.become()
-				if err == nil {
-					err = do(pid)
-				}
-				done <- err
-			})
-		}
-		return <-done
-	}
-}
-
 // onThreadOfItsOwn runs do on a thread that ends with it. The process's first thread does
 // not end, so it is not taken.
 func onThreadOfItsOwn(do func()) {
@@ -141,7 +120,8 @@ func (j *Jail) ruleset() (fd int, err error) {
 // grant adds the folders of the jail to its rules.
 func (j *Jail) grant(rules int) error {
 	g := granter{rules: rules, parts: newParts(j)}
-	j.parts = g.parts
+	j.parts, j.opened, j.kept = g.parts, nil, nil
+	defer func() { j.opened, j.piecewise = g.opened, len(g.seen) > 0 }()
 	if j.Guard {
 		return g.guard(j)
 	}
@@ -155,10 +135,11 @@ func (j *Jail) grant(rules int) error {
 		{j.Read, readRights, true},
 		{j.Write, writeRights, true},
 	} {
+		g.looks = part.must
 		for _, p := range part.paths {
 			var err error
 			if len(g.parts) == 0 {
-				err = allow(rules, p, part.rights)
+				err = g.allow(p, part.rights)
 			} else if p, err = filepath.EvalSymlinks(p); err == nil {
 				err = g.grant(p, part.rights)
 			}
@@ -174,7 +155,7 @@ func (j *Jail) grant(rules int) error {
 }
 
 // allow adds a path, with all that is below it, to the rules.
-func allow(rules int, path string, rights uint64) error {
+func (g *granter) allow(path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "allow", Path: path, Err: err}
@@ -188,16 +169,19 @@ func allow(rules int, path string, rights uint64) error {
 		rights &= fileRights // of a file the kernel takes no rights of folders
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	if _, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0); errno != 0 {
+	if _, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(g.rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0); errno != 0 {
 		return &fs.PathError{Op: "allow", Path: path, Err: errno}
+	}
+	if g.looks && len(g.seen) == 0 { // what was opened entry by entry is not looked at again so
+		g.opened = append(g.opened, opened{path, inode{uint64(st.Dev), st.Ino}})
 	}
 	return nil
 }
 
 // enter confines this thread for ever, in a mount namespace if the jail needs one. What the kernel asks about it and what it starts the
 // listener answers, which is nil where the kernel does not ask; it is stopped when both have
-// ended. own is the number by which the filter knows the host's own calls.
-func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
+// ended. own are the numbers by which the filter knows the host's own calls.
+func (j *Jail) enter(rules int, own numbers) (_ *listener, v view, err error) {
 	defer func() {
 		if err != nil {
 			v.close()

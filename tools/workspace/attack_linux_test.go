@@ -36,6 +36,12 @@ func attackHost(kind, to string) error {
 			return err
 		}
 		return unix.Prlimit(pid, unix.RLIMIT_CORE, &is, nil)
+	case "limit-by-number": // as the host sets its programs' limits, without its number
+		var is unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &is); err != nil {
+			return err
+		}
+		return call(unix.SYS_PRLIMIT64, uintptr(pid)|0x57414956<<32, unix.RLIMIT_CORE|0x57414957<<32, uintptr(unsafe.Pointer(&is)))
 	case "priority":
 		return unix.Setpriority(unix.PRIO_PROCESS, pid, 0)
 	case "priorities": // of all processes of the user
@@ -189,6 +195,7 @@ func TestShellProtectsTheHost(t *testing.T) {
 		free int
 	}{
 		{"limit " + pid, always},
+		{"limit-by-number " + pid, always},
 		{"priority " + pid, kernel},
 		{"priorities", kernel},
 		{"affinity " + pid, always},

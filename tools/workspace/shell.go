@@ -63,6 +63,8 @@ type Shell struct {
 	// Processes is how many processes and threads the host's user may have in addition to
 	// those that run when a program begins; 0 is 1024. Linux has no such bound for root.
 	Processes int64
+	// Ready has jails that wait for programs; nil has none.
+	Ready *confine.Ready
 
 	wrapper string   // bwrap
 	absent  []string // and of that what is not there yet
@@ -230,15 +232,25 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	if err != nil {
 		return "", "", err
 	}
-	temp, clean, err := confine.Temp()
+	vars, write, err := s.environment()
+	if err != nil {
+		return "", "", err
+	}
+	if s.User != nil {
+		if write, err = real(write); err != nil {
+			return "", "", catalog.Failed("a folder of the program is not there")
+		}
+	}
+	jail := s.jail(write)
+	temp, clean, err := s.Ready.Place(jail)
 	if err != nil {
 		return "", "", catalog.Failed("there is no place for temporary files")
 	}
 	defer clean()
-	env, write, err := s.environment(temp)
-	if err != nil {
-		return "", "", err
+	if s.Unconfined {
+		jail = nil
 	}
+	env := listed(vars, temp)
 	room, err := s.Workspace.programRoom(ctx)
 	if err != nil {
 		return "", "", err
@@ -250,12 +262,6 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, outEnds, errEnds
-	if s.User != nil {
-		if write, err = real(write); err != nil {
-			return "", "", catalog.Failed("a folder of the program is not there")
-		}
-	}
-	jail := s.jail(write)
 	var guards *guarded
 	if s.namespaced() {
 		if guards, err = s.Workspace.guards(maxGuardFolders); err != nil {
@@ -371,15 +377,15 @@ func executable(info os.FileInfo, err error) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// environment returns the environment of a command, which has nothing of the host's. write are
-// the folders in it that the command may change.
-func (s *Shell) environment(temp string) (env, write []string, err error) {
-	vars := map[string]string{
-		"PATH": strings.Join(slices.Concat(s.Path, usualPath), ":"), "HOME": temp, "TMPDIR": temp,
+// environment returns the environment of a command but for its temporary folder. It has nothing of
+// the host's. write are the folders in it, and beside it, that the command may change.
+func (s *Shell) environment() (vars map[string]string, write []string, err error) {
+	vars = map[string]string{
+		"PATH": strings.Join(slices.Concat(s.Path, usualPath), ":"),
 		"LANG": "C.UTF-8", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1",
 	}
 	maps.Copy(vars, s.Env)
-	write = append([]string{temp, s.Workspace.dir}, s.Write...)
+	write = append([]string{s.Workspace.dir}, s.Write...)
 	for _, name := range s.Caches {
 		dir, err := s.Cache(name)
 		if err != nil {
@@ -388,19 +394,28 @@ func (s *Shell) environment(temp string) (env, write []string, err error) {
 		vars[name] = dir
 		write = append(write, dir)
 	}
+	return vars, write, nil
+}
+
+// listed returns an environment in order, with a temporary folder unless the operator names
+// another.
+func listed(vars map[string]string, temp string) (env []string) {
+	for _, name := range []string{"HOME", "TMPDIR"} {
+		if _, named := vars[name]; !named {
+			vars[name] = temp
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		env = append(env, name+"="+vars[name])
 	}
-	return env, write, nil
+	return env
 }
 
 // namespaced reports whether programs get a mount namespace.
 func (s *Shell) namespaced() bool { return !s.Unconfined && (s.Bubblewrap || s.Sandbox.Mounts) }
 
+// jail returns the jail of a program. Unconfined ones have but its temporary folder.
 func (s *Shell) jail(write []string) *confine.Jail {
-	if s.Unconfined {
-		return nil
-	}
 	read := append(slices.Clone(s.Path), s.Read...)
 	if s.Network {
 		read = append(read, confine.NetworkFiles()...)

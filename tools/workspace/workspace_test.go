@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/internal/toolstest"
@@ -23,6 +24,7 @@ import (
 type workbench struct {
 	dir, outside string
 	w            *Workspace
+	ready        *confine.Ready // of its shells
 }
 
 const theirs = "the neighbour's secret"
