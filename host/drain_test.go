@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"context"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +44,12 @@ func TestDrain(t *testing.T) {
 	d.full(503, messages.ErrBusy, "STOPPING", "POST", "/v1/sessions/other/runs", `{"input": "go"}`)
 	d.full(503, messages.ErrBusy, "STOPPING", "POST", "/v1/sessions", `{"agent": "talker"}`)
 	d.call(200, nil, "GET", "/v1/sessions/s", "")
+	scraped, err := io.ReadAll(d.ask("GET", "/metrics", "").Body) // a drain can be watched
+	for _, want := range []string{"stile_turns_in_flight 1\n", "stile_sessions_waiting 0\n", `stile_http_refusals_total{code="ERR_BUSY",reason="STOPPING"} 2`} {
+		if err != nil || !strings.Contains(string(scraped), want) {
+			t.Errorf("a scrape in the middle of the drain lacks %s: %v", want, err)
+		}
+	}
 	select {
 	case err := <-ended:
 		t.Fatalf("it ended with a turn in flight: %v", err)

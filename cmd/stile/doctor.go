@@ -129,7 +129,7 @@ func found(check, state, format string, args ...any) []finding {
 
 // checking is the configuration of a runtime that would serve by the settings.
 func (a *app) checking(s *settings) stile.Config {
-	a.own = append(a.own, s.TLSCert, s.TLSKey)
+	a.own = append(a.own, s.ownFiles()...)
 	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	who, _ := a.access(s) // lookTokens says what is wrong with it

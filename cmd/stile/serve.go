@@ -142,6 +142,15 @@ const (
 	maxFeedDeadline = 5 * time.Minute
 )
 
+// ownFiles are files and folders of the host that the settings name, beside its logs.
+func (s *settings) ownFiles() []string {
+	all := []string{s.TLSCert, s.TLSKey, s.Backup.Dir}
+	for _, w := range s.Webhooks {
+		all = append(all, w.SecretFile)
+	}
+	return all
+}
+
 // doorOf is what the settings make of the door.
 func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	o := s.offer()
@@ -240,10 +249,7 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey)
-	for _, w := range s.Webhooks {
-		a.own = append(a.own, w.SecretFile)
-	}
+	a.own = append(a.own, s.ownFiles()...)
 	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	cfg, err := a.config()
@@ -317,6 +323,7 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 			var listing sync.WaitGroup
 			lists, end := context.WithCancel(ctx)
 			listing.Go(func() { checkpoints(lists, rt, s.Dir, s.Checkpoint, cfg.Log.Named("checkpoint")) })
+			listing.Go(func() { scheduled(lists, rt, s.Dir, &s.Backup, cfg.Log.Named("backup")) })
 			defer listing.Wait()
 			defer end()
 		}

@@ -69,6 +69,7 @@ type settings struct {
 	ProgramUser    string              `yaml:"program_user" doc:"User that programs of the tool shell run as, by name or number; without it the host's own. The host must be root and have the right to mount, else agents with shell are refused."`
 	Unproved       string              `yaml:"unproved" enum:"refuse|strict|go_on" doc:"What to do with a session whose receipts do not prove its history, when it is to be gone on with or forked: refuse it; refuse also one of a version before receipts were promised where nothing is signed (strict); or go on and log it."`
 	Checkpoint     time.Duration       `yaml:"checkpoint" doc:"How often a signed list of the heads of all sessions is written into dir (checkpoint.jsonl), and its digest to the log; 0 writes none."`
+	Backup         backupSettings      `yaml:"backup" doc:"Backups that the host makes by itself."`
 	Feeds          feedSettings        `yaml:"feeds" doc:"How context feeds are kept."`
 	Boot           bootSettings        `yaml:"boot" doc:"How what was open is taken up at the start."`
 	AuditLog       string              `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
@@ -137,6 +138,12 @@ type webhook struct {
 	Networks   []string `yaml:"networks" doc:"Addresses and prefixes such as 10.0.0.0/8 that the endpoint may have beside public ones."`
 }
 
+type backupSettings struct {
+	Dir   string        `yaml:"dir" doc:"Folder that backups are made in, each in a folder of its own; on another disk. Without one none are made. In the file relative to its folder."`
+	Every time.Duration `yaml:"every" doc:"How long after a backup the next one is made, also over a restart."`
+	Keep  int           `yaml:"keep" doc:"How many are kept; older ones are removed."`
+}
+
 type feedSettings struct {
 	Deadline time.Duration `yaml:"deadline" doc:"How long a prompt waits for its feeds together."`
 	Remotes  []string      `yaml:"remotes" doc:"Hosts that remote feeds may ask: origins such as https://host:8471, and addresses or prefixes such as 10.0.0.0/8 for those in private networks."`
@@ -156,7 +163,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Backup: backupSettings{Every: 24 * time.Hour, Keep: 7}, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 
@@ -266,7 +273,7 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 		h.SecretFile = beside(path, h.SecretFile)
 		s.Webhooks[name] = h
 	}
-	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
+	for _, p := range append([]*string{&s.Dir, &s.Backup.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
 		*p = beside(path, *p)
 	}
 	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
@@ -606,6 +613,15 @@ func (s *settings) check(said places) error {
 	}
 	if s.KeyRest < time.Second || s.KeyRest > time.Hour {
 		refuse("key_rest", "want 1s to 1h")
+	}
+	if s.Backup.Dir != "" && (s.Memory || s.Journal != "") {
+		refuse("backup.dir", "backups are made of a journal in dir; a shared one is backed up with the tools of its database")
+	}
+	if s.Backup.Dir != "" && s.Backup.Every < time.Minute {
+		refuse("backup.every", "want 1m or more")
+	}
+	if s.Backup.Dir != "" && s.Backup.Keep < 1 {
+		refuse("backup.keep", "want 1 or more")
 	}
 	if s.Grace > maxGrace {
 		refuse("grace", "is more than an hour")

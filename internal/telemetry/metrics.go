@@ -59,6 +59,7 @@ type Metrics struct {
 	receiptsMissing prometheus.Counter
 	commitTook      prometheus.Histogram
 	sessions        prometheus.Gauge
+	backedUp        prometheus.Gauge
 	turnsInFlight   prometheus.Gauge
 	latency         prometheus.Histogram
 
@@ -103,6 +104,7 @@ func NewMetrics() *Metrics {
 		streamed:        reg.counter("streamed_bytes_total", "Bytes of results that were shown as they grew."),
 		receiptsMissing: reg.counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
 		sessions:        reg.gauge("sessions", "Sessions that are awake."),
+		backedUp:        reg.gauge("backup_timestamp_seconds", "When the last scheduled backup was made, in seconds since the epoch; 0 without one."),
 		turnsInFlight:   reg.gauge("turns_in_flight", "Turns begun and not yet decided."),
 		commitTook:      reg.histogram("journal_commit_seconds", "Time of a commit of the journal.", commitBuckets),
 		latency:         reg.histogram("turn_seconds", "Time from the begin of a turn to its decision.", callBuckets),
@@ -321,6 +323,9 @@ func (m *Metrics) Committed(records int, took time.Duration) {
 	m.journalRecords.Add(float64(records))
 	m.commitTook.Observe(took.Seconds())
 }
+
+// BackedUp says when the last scheduled backup was made.
+func (m *Metrics) BackedUp(at time.Time) { m.backedUp.Set(float64(at.Unix())) }
 
 // Synced counts how often the journal has waited for the disk.
 func (m *Metrics) Synced(n int64) { m.journalSyncs.Add(float64(n)) }

@@ -136,7 +136,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_ttl_expired_total": 0, "stile_jti_dup_total": 0, "stile_no_progress_total": 0, "stile_fallback_mint_total": 0,
 		"stile_journal_commits_total": 0, "stile_journal_syncs_total": 0, "stile_http_streams": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
 		"stile_streamed_chunks_total": 0, "stile_streamed_bytes_total": 0,
-		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_seconds": 0, "stile_turn_seconds sum": 0, "stile_journal_commit_seconds": 0, "stile_journal_commit_seconds sum": 0,
+		"stile_sessions": 0, "stile_backup_timestamp_seconds": 0, "stile_turns_in_flight": 0, "stile_turn_seconds": 0, "stile_turn_seconds sum": 0, "stile_journal_commit_seconds": 0, "stile_journal_commit_seconds sum": 0,
 	}
 	noTalks(zero)
 	for _, l := range messages.Limits() {
@@ -193,6 +193,7 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.Lint{Code: messages.LintMultiTokens})
 	observe(&messages.ModelRequest{Lints: []messages.Code{messages.LintMarkerEscaped}})
 	m.SessionAwake()
+	m.BackedUp(time.Unix(7, 0))
 	m.SessionAwake()
 	m.SessionAsleep()
 	m.FallbackMint()
@@ -209,7 +210,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_ttl_expired_total": 2, "stile_jti_dup_total": 2, "stile_no_progress_total": 1, "stile_fallback_mint_total": 1,
 		"stile_journal_commits_total": 2, "stile_journal_syncs_total": 5, "stile_http_streams": 0, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
 		"stile_streamed_chunks_total": 2, "stile_streamed_bytes_total": 5,
-		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_seconds": 4, "stile_turn_seconds sum": 0.75, "stile_journal_commit_seconds": 2, "stile_journal_commit_seconds sum": 2,
+		"stile_sessions": 1, "stile_backup_timestamp_seconds": 7, "stile_turns_in_flight": 0, "stile_turn_seconds": 4, "stile_turn_seconds sum": 0.75, "stile_journal_commit_seconds": 2, "stile_journal_commit_seconds sum": 2,
 	}
 	noTalks(want)
 	for _, l := range messages.Limits() {
