@@ -310,11 +310,12 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindBlockEnded:
 		return &messages.BlockEnded{
-			Failed: d.numz("failed"),
-			ID:     d.str("id"),
-			OK:     d.numz("ok"),
-			Reason: d.strz("reason"),
-			State:  messages.ActionState(d.str("state")),
+			Failed:    d.numz("failed"),
+			ID:        d.str("id"),
+			BlockKind: d.strz("kind"),
+			OK:        d.numz("ok"),
+			Reason:    d.strz("reason"),
+			State:     messages.ActionState(d.str("state")),
 		}
 	case messages.KindRelicChanged:
 		return &messages.RelicChanged{

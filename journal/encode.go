@@ -271,6 +271,7 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.BlockEnded:
 		e.numz("failed", b.Failed)
 		e.str("id", b.ID)
+		e.strz("kind", b.BlockKind)
 		e.numz("ok", b.OK)
 		e.strz("reason", b.Reason)
 		e.str("state", string(b.State))

@@ -491,11 +491,12 @@ const BranchNotTaken = "branch_not_taken"
 
 // BlockEnded is the one terminal record of a control block.
 type BlockEnded struct {
-	Failed int64       `json:"failed,omitzero"` // of a foreach and a parallel: iterations or children that failed
-	ID     string      `json:"id"`
-	OK     int64       `json:"ok,omitzero"` // and those that did not
-	Reason string      `json:"reason,omitzero"`
-	State  ActionState `json:"state"`
+	BlockKind string      `json:"kind,omitzero"`   // as in block.begin; earlier versions did not say it
+	Failed    int64       `json:"failed,omitzero"` // of a foreach and a parallel: iterations or children that failed
+	ID        string      `json:"id"`
+	OK        int64       `json:"ok,omitzero"` // and those that did not
+	Reason    string      `json:"reason,omitzero"`
+	State     ActionState `json:"state"`
 }
 
 // ParseFault is a decoder's complaint: kind parse.error. Reason is the dialect's own

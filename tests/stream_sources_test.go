@@ -319,8 +319,8 @@ func TestStreamedMCP(t *testing.T) {
 	replays(t, rt, a)
 }
 
-// A child that takes back what was shown of its answer fails the action: readers have other text
-// than the result.
+// A child takes back what was shown of its answer: the action shows it anew, in another attempt
+// that joins the same run, and is no retry.
 func TestStreamedAgentTakesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := worker("w", "cortex", `<action id="b" mode="async">{"name":"log.breaks","stream":true,"retry":1}</action><response final="true">So: ${b.partial}</response>`)
@@ -339,8 +339,22 @@ func TestStreamedAgentTakesBack(t *testing.T) {
 			seen.update(u)
 		}
 		wantDone(t, decision(t, run))
-		if got := ends(t, s); !strings.HasPrefix(got["a"], "failed stream ") || !strings.HasPrefix(got["c"], `ok "So: log.breaks 2.0 é`) {
+		if got := ends(t, s); !strings.HasPrefix(got["a"], `ok "So: log.breaks 2.0 é`) || !strings.HasPrefix(got["c"], `ok "So: log.breaks 2.0 é`) {
 			t.Errorf("%q", got)
+		}
+		var attempts, runs int
+		for _, b := range bodies[*messages.ActionStarted](records(t, s)) {
+			if b.ID == "a" {
+				attempts++
+			}
+		}
+		for _, b := range bodies[*messages.ActionEnded](records(t, s)) {
+			if b.ID == "a" {
+				runs = len(b.Children)
+			}
+		}
+		if attempts != 2 || runs != 1 || seen.taken != 1 {
+			t.Errorf("%d attempts with %d runs of children; %d times text was taken back", attempts, runs, seen.taken)
 		}
 		replays(t, rt, a)
 	})

@@ -110,6 +110,8 @@ export interface BlockDecided {
 /** Body of block.ended. */
 export interface BlockEnded {
   id: string;
+  /** As in block.begin; sessions of earlier versions do not say it. */
+  kind?: "if" | "foreach" | "parallel";
   state: "ok" | "failed" | "skipped" | "cancelled" | "unknown";
   reason?: string;
   /** Children, or iterations, by their ends. */

@@ -82,6 +82,7 @@ type simJSON struct {
 	Unknown     int64                       `json:"unknown"`
 	Skipped     int64                       `json:"skipped"`
 	Retried     int64                       `json:"retried"`
+	Rejoined    int64                       `json:"rejoined"`
 	Detached    int64                       `json:"detached"`
 	Merged      int64                       `json:"merged"`
 	Gathered    int64                       `json:"gathered"`
@@ -166,7 +167,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Rejoined: rep.Rejoined, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}

@@ -1,6 +1,7 @@
 // Package trace tells OpenTelemetry what sessions do: a trace for each run, in it its
-// turns, in those the model's calls, the control blocks and the actions. What stands in a
-// block is below it. A Meter measures the calls of models.
+// turns, in those the model's calls, the control blocks, the rollbacks and the actions. What
+// stands in a block is below it, and what undoes something below its rollback. A Meter measures
+// the calls of models.
 //
 // One idea: spans are made of records. A record says what happened and when, so nothing
 // of the runtime knows of tracing, it costs nothing where it is off, and a span is never
@@ -20,6 +21,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"strconv"
@@ -41,6 +43,8 @@ const (
 	maxRuns    = 16384 // that are traced at once
 	maxActions = 1024  // open ones of a run
 	maxBlocks  = 1024  // likewise
+	maxGroups  = 16    // that a turn rolls back at once
+	maxMembers = 1024  // of all groups of a run
 )
 
 // Names of the conventions for generative AI, which are not stable yet, and of ours.
@@ -75,6 +79,7 @@ const (
 	keyIteration    = "stile.iteration"
 	keyCompensates  = "stile.compensates"
 	keyCause        = "stile.cause"
+	keyGroup        = "stile.group"
 	keyStreamed     = "stile.streamed_bytes"
 	keyMode         = "stile.model.mode"
 	keyTalk         = "stile.model.session"
@@ -106,6 +111,24 @@ type run struct {
 	model   oteltrace.Span
 	actions map[string]*action
 	blocks  map[string]*block // open ones of the turn in flight, by their ids
+
+	members   map[member]string    // groups of actions
+	rollbacks map[string]*rollback // of the turn in flight, by their groups
+}
+
+// member is an action of a group.
+type member struct {
+	turn int64
+	id   string
+}
+
+// rollback is one whose span is open. Nothing says when it is over but the end of its turn, so
+// its span ends with the last compensation.
+type rollback struct {
+	ctx   context.Context // with the rollback's span
+	span  oteltrace.Span
+	last  time.Time
+	state messages.ActionState
 }
 
 type block struct {
@@ -117,6 +140,7 @@ type block struct {
 type action struct {
 	span     oteltrace.Span
 	name     string
+	undoes   string // the group, of a compensation
 	attempts int64
 }
 
@@ -240,14 +264,17 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 		if len(r.actions) >= maxActions {
 			return
 		}
-		_, span := t.tracer.Start(r.inBlock(b.Block), "execute_tool", at, oteltrace.WithAttributes(
+		if b.Group != "" && len(r.members) < maxMembers {
+			r.members[member{rec.Turn, b.ID}] = b.Group
+		}
+		_, span := t.tracer.Start(r.around(rec.Turn, b), "execute_tool", at, oteltrace.WithAttributes(
 			attribute.String(keyOperation, "execute_tool"), attribute.String(keyToolType, toolType(b.Type)),
 		))
 		iteration(span, b.Of)
 		if b.Compensates != "" && plainID(b.Compensates) {
 			span.SetAttributes(attribute.String(keyCompensates, b.Compensates))
 		}
-		r.actions[b.ID] = &action{span: span, name: b.Name}
+		r.actions[b.ID] = &action{span: span, name: b.Name, undoes: r.groupOf(rec.Turn, b)}
 	case *messages.ActionStarted:
 		if a := r.actions[b.ID]; a != nil {
 			a.attempts = b.Attempt
@@ -267,6 +294,9 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 			}
 			a.end(rec.TS, string(b.State))
 			delete(r.actions, b.ID)
+			if o := r.rollbacks[a.undoes]; o != nil {
+				o.undone(rec.TS, b.State)
+			}
 		}
 	case *messages.BlockBegin:
 		t.block(r, rec, b)
@@ -285,10 +315,7 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 			delete(r.blocks, b.ID)
 		}
 	case *messages.RollbackBegin:
-		if r.turning != nil {
-			cause, _, _ := strings.Cut(b.Cause, ":") // an id is the model's word
-			r.turning.AddEvent("rollback", at, oteltrace.WithAttributes(attribute.String(keyCause, cause)))
-		}
+		t.rollback(r, rec, b)
 	case *messages.RunEnd:
 		r.shut(rec.TS, "", "")
 		for _, a := range r.actions {
@@ -322,7 +349,7 @@ func (t *Tracer) begin(agent string, id runID, rec *stile.Record) *run {
 	if len(t.runs) >= maxRuns {
 		return nil
 	}
-	r := &run{actions: map[string]*action{}, blocks: map[string]*block{}}
+	r := &run{actions: map[string]*action{}, blocks: map[string]*block{}, members: map[member]string{}, rollbacks: map[string]*rollback{}}
 	parent := oteltrace.ContextWithRemoteSpanContext(context.Background(), t.parents[id]) // of none: a trace of its own
 	delete(t.parents, id)
 	r.ctx, r.span = t.tracer.Start(parent, named("invoke_agent", agent), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
@@ -407,6 +434,53 @@ func (t *Tracer) block(r *run, rec *stile.Record, b *messages.BlockBegin) {
 	r.blocks[b.ID] = o
 }
 
+// rollback opens the span of a rollback.
+func (t *Tracer) rollback(r *run, rec *stile.Record, b *messages.RollbackBegin) {
+	if len(r.rollbacks) >= maxGroups || r.rollbacks[b.Group] != nil {
+		return
+	}
+	cause, _, _ := strings.Cut(b.Cause, ":") // an id is the model's word
+	o := &rollback{last: rec.TS, state: messages.ActionOK}
+	o.ctx, o.span = t.tracer.Start(r.inTurn(), "rollback", oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(attribute.String(keyCause, cause)))
+	if plainID(b.Group) {
+		o.span.SetAttributes(attribute.String(keyGroup, b.Group))
+	}
+	r.rollbacks[b.Group] = o
+}
+
+// groupOf is the group that a compensation undoes a member of; "" for another action, and for a
+// member that another process declared.
+func (r *run) groupOf(turn int64, b *messages.ActionDeclared) string {
+	if b.Compensates == "" {
+		return ""
+	}
+	return r.members[member{cmp.Or(b.CompensatesTurn, turn), b.Compensates}]
+}
+
+// around is the context that an action stands in: its rollback, its block or the turn.
+func (r *run) around(turn int64, b *messages.ActionDeclared) context.Context {
+	if o := r.rollbacks[r.groupOf(turn, b)]; o != nil {
+		return o.ctx
+	}
+	return r.inBlock(b.Block)
+}
+
+// undone takes the end of a compensation. What is unknown is worse than what failed.
+func (o *rollback) undone(at time.Time, state messages.ActionState) {
+	o.last = at
+	if state == messages.ActionUnknown || state != messages.ActionOK && o.state == messages.ActionOK {
+		o.state = state
+	}
+}
+
+func (o *rollback) end() {
+	o.span.SetAttributes(attribute.String(keyState, string(o.state)))
+	if o.state != messages.ActionOK {
+		fail(o.span, string(o.state))
+	}
+	end(&o.span, o.last)
+}
+
 // iteration says which iteration of the innermost loop around a span is of: of is as l[3].
 func iteration(span oteltrace.Span, of string) {
 	if _, n, ok := strings.Cut(strings.TrimSuffix(of, "]"), "["); ok {
@@ -422,6 +496,10 @@ func (r *run) shut(at time.Time, decision, code string) {
 	for id, o := range r.blocks { // what a crash has left
 		o.end(at, "")
 		delete(r.blocks, id)
+	}
+	for id, o := range r.rollbacks {
+		o.end()
+		delete(r.rollbacks, id)
 	}
 	if r.turning == nil {
 		return

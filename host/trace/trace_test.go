@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/trace"
@@ -188,7 +191,7 @@ func TestSpansOfBlocks(t *testing.T) {
 <response final="true">end</response>`}}})
 	want := []string{
 		"invoke_agent", " turn", "  chat", "  execute_tool own.seek", "  block foreach", "   block if", "    execute_tool look", "   block if", "    execute_tool",
-		"  block parallel", "   execute_tool look", "   execute_tool look", "  execute_tool look",
+		"  block parallel", "   execute_tool look", "   execute_tool look", "  rollback", "   execute_tool look",
 	}
 	got := tree(all)
 	slices.Sort(got) // what begins in the same millisecond has no order
@@ -209,8 +212,8 @@ func TestSpansOfBlocks(t *testing.T) {
 		if s.EndTime.IsZero() || s.Name == "block parallel" && s.Status.Code != codes.Error {
 			t.Errorf("%s: %+v", s.Name, s.Status)
 		}
-		if s.Name == "turn" && (len(s.Events) != 1 || s.Events[0].Name != "rollback" || s.Events[0].Attributes[0].Value.AsString() != "error") {
-			t.Errorf("%+v", s.Events)
+		if s.Name == "rollback" && (a["stile.cause"] != "error" || a["stile.group"] != "g" || a["stile.state"] != "ok") {
+			t.Errorf("%v", a)
 		}
 	}
 	slices.Sort(blocks)
@@ -220,6 +223,52 @@ func TestSpansOfBlocks(t *testing.T) {
 	}
 	if s := fmt.Sprintf("%+v", all); strings.Contains(s, secret) {
 		t.Errorf("a trace tells what was said: %s", s)
+	}
+}
+
+// A group is rolled back in a later turn than its members': its compensations are below the span of
+// that rollback, which ends with the last of them and is as well as the worst. One whose members
+// another process declared stands in its turn.
+func TestSpansOfRollbacks(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	tr := trace.New(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	at := time.Unix(1000, 0)
+	tell := func(turn int64, bodies ...messages.Body) {
+		for _, b := range bodies {
+			at = at.Add(time.Second)
+			tr.Observe(&messages.Record{Run: 1, Turn: turn, TS: at, Body: b})
+		}
+	}
+	tell(0, &messages.RunBegin{})
+	tell(1, &messages.TurnBegin{}, &messages.ActionDeclared{ID: "a", Group: "g"}, &messages.ActionEnded{ID: "a", State: messages.ActionOK}, &messages.ActionDeclared{ID: "b", Group: "h"}, &messages.ActionEnded{ID: "b", State: messages.ActionOK}, &messages.TurnDecided{})
+	tell(2, &messages.TurnBegin{}, &messages.ActionDeclared{ID: "a", Group: "g"}, &messages.ActionEnded{ID: "a", State: messages.ActionOK},
+		&messages.RollbackBegin{Group: "g", Cause: "asked"}, &messages.RollbackBegin{Group: "h", Cause: "error:x"},
+		&messages.ActionDeclared{ID: "undo:a", Compensates: "a"}, &messages.ActionEnded{ID: "undo:a", State: messages.ActionFailed},
+		&messages.ActionDeclared{ID: "undo:1/a", Compensates: "a", CompensatesTurn: 1}, &messages.ActionEnded{ID: "undo:1/a", State: messages.ActionOK},
+		&messages.ActionDeclared{ID: "undo:1/b", Compensates: "b", CompensatesTurn: 1}, &messages.ActionEnded{ID: "undo:1/b", State: messages.ActionUnknown},
+		&messages.ActionDeclared{ID: "undo:1/z", Compensates: "z", CompensatesTurn: 1}, &messages.ActionEnded{ID: "undo:1/z", State: messages.ActionOK},
+		&messages.TurnDecided{})
+	tell(0, &messages.RunEnd{})
+	all := exporter.GetSpans()
+	below, states := map[string]int{}, map[string]string{}
+	names := map[oteltrace.SpanID]string{}
+	for _, s := range all {
+		a := attributes(s)
+		if names[s.SpanContext.SpanID()] = s.Name; s.Name == "rollback" {
+			names[s.SpanContext.SpanID()] = "rollback of " + a["stile.group"]
+			states[a["stile.group"]] = fmt.Sprint(a["stile.cause"], " ", a["stile.state"], " ", s.Status.Code, " ", s.EndTime.Sub(s.StartTime))
+		}
+	}
+	for _, s := range all {
+		if attributes(s)["stile.compensates"] != "" {
+			below[names[s.Parent.SpanID()]]++
+		}
+	}
+	if want := map[string]int{"rollback of g": 2, "rollback of h": 1, "turn": 1}; !maps.Equal(below, want) {
+		t.Errorf("%v", below)
+	}
+	if want := map[string]string{"g": "asked failed Error 5s", "h": "error unknown Error 6s"}; !maps.Equal(states, want) {
+		t.Errorf("%v", states)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
@@ -79,8 +80,13 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if !feed {
 		d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
 	}
-	d.show(ctx, run)
-	a, err := d.wait(ctx, run)
+	follows, over := context.WithCancelCause(ctx)
+	defer over(nil)
+	d.show(follows, run, over)
+	a, err := d.wait(follows, run)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(follows), errTakenBack) {
+		return "", errTakenBack
+	}
 	if err != nil && d.Host.Stopping() {
 		if feed {
 			return "", err
@@ -249,10 +255,19 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 	}
 }
 
+// errTakenBack ends an attempt whose child has taken back text that was shown of it. The run in
+// the child goes on: the next attempt joins it, and readers of this one know that its text does
+// not count any more.
+var errTakenBack = &tools.Refused{Reason: turn.ReasonTakenBack, Text: "the child session has taken back text that was shown; its run goes on"}
+
 // show shows what the child says, while it says it, as the result that grows. Text that the
-// child takes back stays shown: then the action fails, because its result is another.
-func (d *delegation) show(ctx context.Context, run *follow.Run) {
+// child takes back ends the attempt.
+func (d *delegation) show(ctx context.Context, run *follow.Run, over context.CancelCauseFunc) {
 	if d.call.Sink == nil {
+		return
+	}
+	if driver.ShowsWhole(d.call.Attempt, d.call.Retries) {
+		d.hide = func() {}
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -262,6 +277,10 @@ func (d *delegation) show(ctx context.Context, run *follow.Run) {
 		defer close(ended)
 		defer cancel()
 		for piece, err := range run.Text(ctx, func(*answer.Account) error { return nil }) {
+			if e, is := errors.AsType[*messages.Error](err); is && e.Reason == answer.ReasonTakenBack {
+				over(errTakenBack)
+				return
+			}
 			if err != nil || d.emit(ctx, piece) != nil {
 				return // the rest is shown at the end
 			}
@@ -283,10 +302,13 @@ func (d *delegation) showRest(ctx context.Context, text string) error {
 	}
 	d.hide()
 	rest, ok := strings.CutPrefix(text, d.shown.String())
-	if !ok {
+	switch {
+	case ok:
+		return d.emit(ctx, rest)
+	case d.plan.Stopping():
 		return nil // the end of the action says so
 	}
-	return d.emit(ctx, rest)
+	return errTakenBack
 }
 
 // stop cancels the child's run and waits until everything in it has ended.

@@ -123,7 +123,10 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 		p.used[action{r.Turn, b.ID}] = *b.Used
 	}
 	delay, known := p.machine.Pause(b.ID)
-	if !known {
+	switch {
+	case b.Failure == turn.ReasonTakenBack:
+		delay = 0 // the next attempt follows at once
+	case !known:
 		delay = plan.Policy{Delay: p.agent.Rules.RetryDelay}.Pause(1, "")
 	}
 	return p.step(r.TS.Add(-delay), in)

@@ -19,16 +19,18 @@ func TestReword(t *testing.T) {
 		"turn.decided": {
 			want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrQuota, "new"), now: "old", other: true,
 		},
-		"equal":             {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrQuota, "old"), now: "old"},
-		"another code":      {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrCrash, "new"), now: "new"},
-		"none in journal":   {want: decided(messages.ErrQuota, ""), got: decided(messages.ErrQuota, "new"), now: "new"},
-		"none in replay":    {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrQuota, ""), now: ""},
-		"another kind":      {want: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "old"}, got: decided(messages.ErrQuota, "new"), now: "new"},
-		"run.end":           {want: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "old"}, got: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "new"}, now: "old", other: true},
-		"control":           {want: &messages.Control{What: "breach", Detail: "old"}, got: &messages.Control{What: "breach", Detail: "new"}, now: "old", other: true},
-		"another control":   {want: &messages.Control{What: "timer", Detail: "old"}, got: &messages.Control{What: "breach", Detail: "new"}, now: "new"},
-		"parse.error":       {want: &messages.ParseFault{Code: messages.ErrEnvSize, Detail: "old"}, got: &messages.ParseFault{Code: messages.ErrEnvSize, Detail: "new"}, now: "old", other: true},
-		"a text is no word": {want: &messages.Emit{Text: "old"}, got: &messages.Emit{Text: "new"}, now: "new"},
+		"equal":                    {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrQuota, "old"), now: "old"},
+		"another code":             {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrCrash, "new"), now: "new"},
+		"none in journal":          {want: decided(messages.ErrQuota, ""), got: decided(messages.ErrQuota, "new"), now: "new"},
+		"none in replay":           {want: decided(messages.ErrQuota, "old"), got: decided(messages.ErrQuota, ""), now: ""},
+		"another kind":             {want: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "old"}, got: decided(messages.ErrQuota, "new"), now: "new"},
+		"run.end":                  {want: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "old"}, got: &messages.RunEnd{Reason: messages.ErrQuota, Detail: "new"}, now: "old", other: true},
+		"control":                  {want: &messages.Control{What: "breach", Detail: "old"}, got: &messages.Control{What: "breach", Detail: "new"}, now: "old", other: true},
+		"another control":          {want: &messages.Control{What: "timer", Detail: "old"}, got: &messages.Control{What: "breach", Detail: "new"}, now: "new"},
+		"parse.error":              {want: &messages.ParseFault{Code: messages.ErrEnvSize, Detail: "old"}, got: &messages.ParseFault{Code: messages.ErrEnvSize, Detail: "new"}, now: "old", other: true},
+		"a kind that was not said": {want: &messages.BlockEnded{ID: "b"}, got: &messages.BlockEnded{ID: "b", BlockKind: "if"}, now: "", other: true},
+		"another kind of block":    {want: &messages.BlockEnded{ID: "b", BlockKind: "foreach"}, got: &messages.BlockEnded{ID: "b", BlockKind: "if"}, now: "if"},
+		"a text is no word":        {want: &messages.Emit{Text: "old"}, got: &messages.Emit{Text: "new"}, now: "new"},
 	} {
 		if other := reword(c.want, c.got); other != c.other {
 			t.Errorf("%s: reworded %v", name, other)
@@ -51,6 +53,8 @@ func detailOf(b messages.Body) string {
 		return b.Detail
 	case *messages.Emit:
 		return b.Text
+	case *messages.BlockEnded:
+		return b.BlockKind
 	}
 	return "?"
 }

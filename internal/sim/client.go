@@ -451,7 +451,9 @@ func (c *client) judge(sum hash.Hash) {
 				w.stats.Stored++
 			}
 		case *messages.ActionStarted:
-			if b.Failure != "" && b.Failure != "crash" {
+			if b.Failure == turn.ReasonTakenBack {
+				w.stats.Rejoined++
+			} else if b.Failure != "" && b.Failure != "crash" {
 				w.stats.Retried++
 			}
 		}

@@ -66,6 +66,7 @@ type delegation struct {
 	waits   bool   // for an answer of at
 	refused error
 	run     int64 // of the child, 0 until it is accepted
+	back    bool  // the child takes back what was shown of its answer
 }
 
 // mayDelegate reports whether an attempt at an agent has something to do.
@@ -79,7 +80,13 @@ func (a *attempt) mayDelegate() bool {
 	case d.run == 0, d.child.history.over[d.run] != 0, a.s.host.w.hastens:
 		return true
 	}
-	return !d.plan.Stopping() && (a.cancelled || a.late())
+	return !d.plan.Stopping() && (a.cancelled || a.late()) || d.back && a.mayRetract()
+}
+
+// mayRetract reports whether the child may take back what was shown of its answer: the run in it
+// goes on, and the next attempt joins it.
+func (a *attempt) mayRetract() bool {
+	return a.start.Stream && !a.cancelled && !a.late() && !a.plan.Stopping() && !driver.ShowsWhole(a.start.Attempt, a.start.Retries)
 }
 
 // delegates takes an attempt at an agent a step further.
@@ -110,6 +117,9 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 		return nil
 	case d.child.history.over[d.run] != 0:
 		return a.result(finish, stopped)
+	case d.back && a.mayRetract():
+		a.over = true
+		return &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, Attempt: a.start.Attempt, State: messages.ActionFailed, Reason: turn.ReasonTakenBack}
 	case s.host.w.hastens:
 		a.links = []messages.ChildLink{{SID: d.child.sid, Incarnation: d.child.incarnation().String(), Run: d.run}}
 		return finish(messages.ActionOK, "", `"soon"`)
@@ -162,7 +172,7 @@ func (d *delegation) answered(ask *asked, e *turn.Answer) {
 	case e.Err != nil:
 		d.refused = e.Err
 	default:
-		d.run = e.Run
+		d.run, d.back = e.Run, ask.by.mayRetract() && ask.by.s.host.w.happens(500)
 		d.plan.Accepted()
 	}
 }

@@ -231,7 +231,7 @@ func (a *audit) gaveUp() bool { return a.cancelled[a.run] != 0 }
 
 // retries reports whether an attempt follows one that failed in the same life.
 func (a *audit) retries(c *act, b *messages.ActionStarted) bool {
-	return a.streams && b.Failure != "" && (c.class != messages.Effectful || b.Failure == "error")
+	return a.streams && b.Failure != "" && (c.class != messages.Effectful || b.Failure == "error" || b.Failure == turn.ReasonTakenBack)
 }
 
 // mayBegin checks that everything an action depends on is fulfilled.
@@ -251,7 +251,7 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 			running++
 		}
 	}
-	if b.Failure != "" && b.Failure != "crash" {
+	if b.Failure != "" && b.Failure != "crash" && b.Failure != turn.ReasonTakenBack {
 		c.again++
 	}
 	if most := cmp.Or(a.rules.Limits.Parallel, plan.DefaultParallel); running >= most {

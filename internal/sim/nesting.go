@@ -245,6 +245,9 @@ func (a *audit) blockEnds(r *messages.Record, b *messages.BlockEnded) error {
 	if c == nil || c.ended {
 		return fmt.Errorf("block %s ends, and is not open", b.ID)
 	}
+	if b.BlockKind != c.kind {
+		return fmt.Errorf("block %s is a %s, and its end says %q", b.ID, c.kind, b.BlockKind)
+	}
 	began := false
 	for _, k := range a.calls {
 		if k.block != b.ID {

@@ -52,6 +52,7 @@ type Stats struct {
 
 	Records, Runs, Turns int64
 	Actions, Unknown     int64
+	Rejoined             int64 // attempts after one whose child took text back
 	Skipped, Retried     int64 // actions that others kept from beginning, and attempts after one that failed
 	Merged, Gathered     int64 // inputs that joined a run at a turn of it, and that began one with others
 	Replaced             int64 // texts that a pass took back
@@ -94,6 +95,7 @@ func (s *Stats) add(o *Stats) {
 	s.Unknown += o.Unknown
 	s.Skipped += o.Skipped
 	s.Retried += o.Retried
+	s.Rejoined += o.Rejoined
 	s.Merged += o.Merged
 	s.Gathered += o.Gathered
 	s.Replaced += o.Replaced

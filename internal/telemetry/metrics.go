@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -155,7 +156,7 @@ func (m *Metrics) Handler() http.Handler {
 //
 // Counted are: decisions, repairs, latency, failed tokens, lints and no progress from
 // turn.decided; turns in flight from turn.begin, turn.decided and session.closed; blocks
-// from block.begin and block.ended; compensations and streamed results from their records;
+// from block.ended; compensations and streamed results from their records;
 // breaches and the limits that end something from control; and the work of agents (observeWork).
 // Lints are taken from turn.decided alone, so that the counter is the sum over the decision log.
 // agent is the name in the manifest of the session.
@@ -170,10 +171,8 @@ func (m *Metrics) ObserveRecord(agent string, rec *messages.Record) {
 	case *messages.SessionClosed:
 		m.end(rec.Inc)
 		m.forget(rec.Inc)
-	case *messages.BlockBegin:
-		m.block(rec.Inc, b)
 	case *messages.BlockEnded:
-		m.blocks.of(pair{m.kindOf(rec.Inc, b.ID), string(b.State)}).Add(1)
+		m.blocks.of(pair{cmp.Or(b.BlockKind, overflow), string(b.State)}).Add(1)
 	case *messages.ActionChunk:
 		m.chunks.Inc()
 		m.streamed.Add(float64(len(b.Bytes)))
@@ -241,27 +240,6 @@ func (m *Metrics) end(inc messages.Incarnation) {
 
 // blockKinds are the labels of control blocks.
 var blockKinds = []string{"if", "foreach", "parallel"}
-
-// block keeps the kind of a control block until its turn ends.
-func (m *Metrics) block(inc messages.Incarnation, b *messages.BlockBegin) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(inc).kinds[b.ID] = b.BlockKind
-}
-
-// kindOf takes the kind of a control block that has ended; overflow for one that another
-// process began.
-func (m *Metrics) kindOf(inc messages.Incarnation, id string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.known[inc]
-	if w == nil || w.kinds[id] == "" {
-		return overflow
-	}
-	kind := w.kinds[id]
-	delete(w.kinds, id)
-	return kind
-}
 
 // Adopted says that this process goes on with a turn of inc that another one
 // began.

@@ -170,12 +170,9 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.ActionChunk{ID: "a", Off: 3, Bytes: []byte("/2")})
 	observe(&messages.ActionEnded{ID: "a", State: messages.ActionFailed})
 	observe(&messages.ActionEnded{ID: "undo:a", State: messages.ActionFailed})
-	observe(&messages.BlockBegin{ID: "c", BlockKind: "if"})
-	observe(&messages.BlockBegin{ID: "l", BlockKind: "foreach"})
-	observe(&messages.BlockBegin{ID: "p", BlockKind: "parallel"})
-	observe(&messages.BlockEnded{ID: "l", State: messages.ActionFailed})
-	observe(&messages.BlockEnded{ID: "c", State: messages.ActionOK})
-	observe(&messages.BlockEnded{ID: "c", State: messages.ActionOK}) // and none that began
+	observe(&messages.BlockEnded{ID: "l", BlockKind: "foreach", State: messages.ActionFailed})
+	observe(&messages.BlockEnded{ID: "c", BlockKind: "if", State: messages.ActionOK})
+	observe(&messages.BlockEnded{ID: "c", State: messages.ActionOK}) // of an earlier version
 	m.LimitReached(messages.LimitTag, 1)
 	m.LimitReached(messages.LimitTag, 2)
 	observe(&messages.Control{What: messages.ControlBreach})
@@ -185,7 +182,6 @@ func TestObserveRecord(t *testing.T) {
 		Failures: []string{"ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/FUTURE", "ERR_TOKEN_REPLAY/JTI", "ERR_TOKEN_REPLAY/JTI"},
 		Lints:    []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
 	})
-	observe(&messages.BlockEnded{ID: "p", State: messages.ActionOK}) // of a turn that was decided
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 125})
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 125})
 	// The guard's reason counts only where it halted the turn.
@@ -227,7 +223,7 @@ func TestObserveRecord(t *testing.T) {
 		want["stile_blocks_total kind="+kind+" state=ok"], want["stile_blocks_total kind="+kind+" state=failed"] = 0, 0
 	}
 	want["stile_compensations_total state=failed"] = 1
-	want["stile_blocks_total kind=if state=ok"], want["stile_blocks_total kind=foreach state=failed"], want["stile_blocks_total kind=other state=ok"] = 1, 1, 2
+	want["stile_blocks_total kind=if state=ok"], want["stile_blocks_total kind=foreach state=failed"], want["stile_blocks_total kind=other state=ok"] = 1, 1, 1
 	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {
 		t.Error(d)

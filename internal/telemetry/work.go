@@ -76,7 +76,6 @@ const (
 type underway struct {
 	provider, model string              // that was asked last
 	actions         map[actionKey]begun // that have been declared and not ended
-	kinds           map[string]string   // of control blocks that have begun in the turn, by id
 }
 
 type actionKey struct {
@@ -96,7 +95,7 @@ func (m *Metrics) of(inc messages.Incarnation) *underway {
 		if n := len(m.spare); n > 0 {
 			w, m.spare = m.spare[n-1], m.spare[:n-1]
 		} else {
-			w = &underway{actions: map[actionKey]begun{}, kinds: map[string]string{}}
+			w = &underway{actions: map[actionKey]begun{}}
 		}
 		m.known[inc] = w
 	}
@@ -112,7 +111,6 @@ func (m *Metrics) rest(inc messages.Incarnation) {
 	if w == nil {
 		return
 	}
-	clear(w.kinds)
 	if w.provider, w.model = "", ""; len(w.actions) > 0 {
 		return
 	}

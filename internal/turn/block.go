@@ -339,14 +339,14 @@ func (m *Machine) endBlock(e *plan.Effect) {
 	if k := f.restore.blocks[e.Ref.ID]; k != nil && k.ended {
 		return
 	}
-	m.persist(&messages.BlockEnded{ID: e.Ref.ID, State: e.State.Ended(), Reason: e.Reason, OK: int64(e.OK), Failed: int64(e.Failed)}, LazyHold)
+	m.persist(&messages.BlockEnded{ID: e.Ref.ID, BlockKind: m.state.Open.Turn.BlockKinds[e.Ref.ID], State: e.State.Ended(), Reason: e.Reason, OK: int64(e.OK), Failed: int64(e.Failed)}, LazyHold)
 }
 
 // leaveBlocks ends the blocks that a turn which is decided leaves open.
 func (m *Machine) leaveBlocks(reason string) {
 	t := m.state.Open.Turn
 	for _, id := range slices.Backward(slices.Clone(t.Blocks)) {
-		m.persist(&messages.BlockEnded{ID: id, State: messages.ActionCancelled, Reason: reason}, LazyHold)
+		m.persist(&messages.BlockEnded{ID: id, BlockKind: t.BlockKinds[id], State: messages.ActionCancelled, Reason: reason}, LazyHold)
 	}
 }
 

@@ -270,11 +270,18 @@ func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
 		body.Used = &used
 	}
 	if c.typ == messages.TypeAgent {
-		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.tries.retries); ok {
-			body.Child = child.SID()
-		}
+		body.Child = m.childOf(c)
 	}
 	return body
+}
+
+// childOf returns the name of the session that an action of type agent runs in; "" if it has none.
+func (m *Machine) childOf(c *call) string {
+	child, ok := m.cfg.Key.Child(c.Name, c.key, c.tries.retries)
+	if !ok {
+		return ""
+	}
+	return child.SID()
 }
 
 // call returns an action of the turn in flight that has no terminal record; nil if there
@@ -320,6 +327,13 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 	for i := range in.Audits {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
+	}
+	if c.takesBack(in) {
+		if c.node.ref.Generation > 0 && c.stopped == "" && m.phase != Draining {
+			m.anew(c)
+			return
+		}
+		in = m.unawaited(c, in)
 	}
 	c.budget.used = c.budget.used.Plus(in.Used)
 	c.tries.children = append(c.tries.children, in.Children...)

@@ -483,7 +483,7 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 		return false
 	}
 	next := c.node.policy.After(plan.Attempt{
-		N: int(c.tries.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
+		N: int(c.tries.attempt) - c.tries.resumed, Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
 	})
 	if _, none := c.left(); next.Retry && none {
 		next.Retry, next.Reason, next.State = false, reasonQuota, plan.Failed

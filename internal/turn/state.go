@@ -216,6 +216,8 @@ type OpenTurn struct {
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
 	// Blocks are the control blocks that have no terminal record yet, by id.
 	Blocks []string `json:"blocks,omitzero"`
+	// BlockKinds are their kinds, by id. Snapshots of earlier versions have none.
+	BlockKinds map[string]string `json:"block_kinds,omitzero"`
 	// Rendering is the turn's version (messages.Rendering), 0 for the first. Did is what later
 	// turns learn of this one if it fails, from rendering 2 on.
 	Rendering int64  `json:"rendering,omitzero"`
@@ -501,10 +503,14 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 	case *messages.BlockBegin:
 		t.Blocks = append(t.Blocks, b.ID)
+		if t.BlockKinds == nil {
+			t.BlockKinds = map[string]string{}
+		}
+		t.BlockKinds[b.ID] = b.BlockKind
 	case *messages.BlockEnded:
 		t.Blocks = slices.DeleteFunc(t.Blocks, func(id string) bool { return id == b.ID })
-		if len(t.Blocks) == 0 {
-			t.Blocks = nil
+		if delete(t.BlockKinds, b.ID); len(t.Blocks) == 0 {
+			t.Blocks, t.BlockKinds = nil, nil
 		}
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
@@ -620,7 +626,7 @@ func (s *State) applyTurn(r *messages.Record) {
 
 // retried returns 1 for an attempt that follows a failed one, else 0.
 func retried(b *messages.ActionStarted) int64 {
-	if b.Failure != "" && b.Failure != reasonCrash {
+	if b.Failure != "" && b.Failure != reasonCrash && b.Failure != ReasonTakenBack {
 		return 1
 	}
 	return 0

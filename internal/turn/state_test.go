@@ -54,7 +54,7 @@ func fullState() State {
 					Reserved: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Used: &messages.Budget{Actions: 1, CostUSD: 1, Tokens: 1},
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
-				Calls: []ActionShape{{Call: d, Counts: true}}, Blocks: []string{"c"}, Rendering: 2, Did: failed,
+				Calls: []ActionShape{{Call: d, Counts: true}}, Blocks: []string{"c"}, BlockKinds: map[string]string{"c": "if"}, Rendering: 2, Did: failed,
 				Was:       map[string]*string{"v": nil, "w": new(string)},
 				Templates: []*messages.ActionTemplate{{Name: "g", Definition: "{}"}},
 			},

@@ -31,6 +31,14 @@ const (
 	ReasonStreamTooLarge = "stream_too_large"
 )
 
+// ReasonTakenBack is the reason of an attempt whose child session has taken back text that the
+// attempt has shown.
+const ReasonTakenBack = "taken_back"
+
+// MaxTakenBack bounds how often an action shows the text of its child anew. From then on the text
+// is shown when it is whole.
+const MaxTakenBack = 8
+
 // ActionChunk is the next piece of a result that is shown as it grows.
 type ActionChunk struct {
 	Ident
@@ -213,6 +221,31 @@ func (m *Machine) flowed(text []byte) (rest []byte) {
 	m.grow(text[:n])
 	m.takeBack(from)
 	return text[n:]
+}
+
+// takesBack reports whether an attempt ended because the child session has taken back text that
+// was shown of it. Nothing has ended then: the run in the child goes on, and another attempt
+// under the same key joins it and shows its text from the beginning, as one does after a crash
+// of the host. It is no retry.
+func (c *call) takesBack(in *ActionEnded) bool {
+	return c.stream != nil && c.typ == messages.TypeAgent && !in.Last && in.State == messages.ActionFailed && in.Reason == ReasonTakenBack
+}
+
+// unawaited is the end of an action whose child took text back while its turn or group stops: no
+// attempt follows, and what the child does is not awaited any more.
+func (m *Machine) unawaited(c *call, in *ActionEnded) *ActionEnded {
+	m.do(&EndChildren{After: m.state.Seq, Turn: m.flight.Turn, ID: c.ID, SID: m.childOf(c)})
+	own := *in
+	own.State, own.Reason, own.Result, own.ErrorCode = messages.ActionUnknown, reasonLost, "", CodeToolFailed
+	return &own
+}
+
+// anew begins the next attempt of an action at once.
+func (m *Machine) anew(c *call) {
+	m.move(c, callPaused)
+	c.tries.failure = ReasonTakenBack
+	c.tries.resumed++
+	m.begin(c)
 }
 
 // streamEnds records the rest of a result and checks the end of an attempt against it.

@@ -19,6 +19,11 @@ const (
 	ChildRun = 1
 )
 
+// ShowsWhole reports whether an attempt shows the text of its child when that is whole, and not
+// while it grows: too many before it were cut off, by the child, which took text back, or by
+// crashes. attempt is its number, retries how many of those before it failed.
+func ShowsWhole(attempt, retries int64) bool { return attempt-retries > turn.MaxTakenBack+1 }
+
 // Errand is what an attempt at an action of type agent does next.
 type Errand int
 

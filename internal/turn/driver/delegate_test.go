@@ -86,6 +86,18 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// An attempt shows what its child says, unless too many before it were cut off.
+func TestShowsWhole(t *testing.T) {
+	for _, c := range []struct {
+		attempt, retries int64
+		want             bool
+	}{{1, 0, false}, {turn.MaxTakenBack + 1, 0, false}, {turn.MaxTakenBack + 2, 0, true}, {turn.MaxTakenBack + 2, 1, false}, {turn.MaxTakenBack + 3, 1, true}} {
+		if got := ShowsWhole(c.attempt, c.retries); got != c.want {
+			t.Errorf("attempt %d after %d failures: %v", c.attempt, c.retries, got)
+		}
+	}
+}
+
 // A child's name and link follow from the attempt alone.
 func TestChild(t *testing.T) {
 	key := messages.SessionKey{Tenant: "t", User: "u", ID: "s"}
