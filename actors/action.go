@@ -30,7 +30,7 @@ import (
 //	*turn.CancelAction  any; means something during an attempt
 //	*turn.ActionEnded   during an attempt: the end goes to the session
 //	*crashed            the hook or an attempt: it fails
-//	*released           any: it ends with its attempt
+//	*stopChild           any: it ends with its attempt
 //
 // An action of a turn that was restored is declared by its first message.
 type action struct {
@@ -94,7 +94,7 @@ func (a *action) Receive(c actor.Context) {
 		}
 	case *crashed:
 		down(msg.Crash, msg.what)
-	case *released:
+	case *stopChild:
 		a.left = true
 		switch {
 		case a.now == nil:
@@ -255,7 +255,7 @@ func (s *session) detach(c actor.Context, id detachedID) *actor.PID {
 func (s *session) endDetached(all bool) {
 	for id, pid := range s.detached {
 		if all || !s.machine.Runs(id.Ident, id.id) {
-			s.tell(pid, &released{why: tools.ErrLetGo})
+			s.tell(pid, &stopChild{why: tools.ErrLetGo})
 			delete(s.detached, id)
 		}
 	}

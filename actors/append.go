@@ -75,7 +75,7 @@ func (s *session) acknowledged(c actor.Context, at journal.Anchor, err error) {
 	}
 	s.acknowledge(c, at, err)
 	s.resume(c)
-	s.settleDown()
+	s.checkIdle()
 	s.closed(c)
 }
 
@@ -112,10 +112,10 @@ func (s *session) refused(c actor.Context, err error) {
 	}
 	s.host.log.Error("the journal refused", zap.String("SID", s.ref.SID), zap.Error(err))
 	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
-	s.release(why)
+	s.stop(why)
 	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.SID, why)
-	s.goodbye(c)
+	s.close(c)
 }
 
 // flushFor sends lazy records for a caller that wants them on disk.

@@ -35,8 +35,8 @@ type family struct {
 	talk  *talk.Talk // with the provider; nil for none
 }
 
-// released says that the session goes on without a child.
-type released struct {
+// stopChild says that the session goes on without a child, which ends with its work.
+type stopChild struct {
 	why  *messages.Error // not nil: the child's work is cancelled
 	over bool            // the child's turn has ended, and not only its activation
 }

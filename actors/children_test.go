@@ -181,7 +181,7 @@ func TestActionAttempts(t *testing.T) {
 		if c.heard().ended != 0 {
 			t.Error("it ended before it was released")
 		}
-		c.tell(&released{over: true})
+		c.tell(&stopChild{over: true})
 		if c.heard().ended != 1 || len(c.heard().failed) > 0 {
 			t.Errorf("ended %d times, failures %v", c.heard().ended, c.heard().failed)
 		}
@@ -216,7 +216,7 @@ func TestActionReleased(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			goOn := make(chan struct{})
 			c := spawned(t, theAction, func(context.Context) error { <-goOn; return nil }, nil)
-			c.tell(c.fam, c.declared(), c.begins(1), &released{why: why})
+			c.tell(c.fam, c.declared(), c.begins(1), &stopChild{why: why})
 			if c.heard().ended != 0 {
 				t.Fatal("the action ended before its attempt")
 			}

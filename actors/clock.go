@@ -64,5 +64,5 @@ func (s *session) rang(c actor.Context) {
 		s.resume(c)
 	}
 	s.ring()
-	s.settleDown()
+	s.checkIdle()
 }

@@ -28,7 +28,7 @@ import (
 //	*feeds.Fetch          a fetch has ended
 //	*supervisor.Failure   after a crash: its feed begins anew
 //	*feedQuestion         the session answers a request
-//	*released             any: it ends
+//	*stopChild             any: it ends
 //
 // It waits for nothing: values are fetched and waited for on other goroutines.
 type feed struct {
@@ -83,7 +83,7 @@ func (f *feed) Receive(c actor.Context) {
 		f.restart(msg)
 	case *feedQuestion:
 		c.Send(msg.session, f.answer(msg))
-	case *released:
+	case *stopChild:
 		f.stop()
 		c.Stop(c.Self())
 	case *actor.Stopping:
@@ -237,7 +237,7 @@ func (s *session) feedAnswered(c actor.Context, a *feedAnswer) {
 	rep := s.feedReply(a.feeds)
 	rep.Err = a.err
 	req.answer(rep)
-	s.settleDown()
+	s.checkIdle()
 	s.closed(c)
 }
 
@@ -252,7 +252,7 @@ func (s *session) stopFeeds() bool {
 	if s.feeds == nil || s.feeds.actor == nil {
 		return false
 	}
-	s.tell(s.feeds.actor, &released{})
+	s.tell(s.feeds.actor, &stopChild{})
 	return true
 }
 

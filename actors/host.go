@@ -408,7 +408,7 @@ func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		close(h.closing)
 		h.waker.Stop()
-		go h.shutdown()
+		go h.stopAndWait()
 	})
 	select {
 	case <-h.stopped:
@@ -418,7 +418,7 @@ func (h *Host) Stop(ctx context.Context) error {
 	}
 }
 
-func (h *Host) shutdown() {
+func (h *Host) stopAndWait() {
 	defer close(h.stopped)
 	all := &stopAll{done: make(chan struct{})}
 	h.system.Root.Send(h.root, all)

@@ -416,6 +416,36 @@ func TestLongRepliesWithinMemory(t *testing.T) {
 	})
 }
 
+// A session is told to sleep while it is at work, as when the wheel looked a moment too early. It
+// stays, and its run ends as if nothing had been said.
+func TestBusySessionStaysAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, a := start(t, memory.New()), agent(t, plain.Dialect{})
+		m := &pieces{n: 1, goOn: make(chan struct{})}
+		a.Routes[0].Port = m
+		rep, err := h.Submit(within(t), key, a, messages.Input{Text: "go", User: "u"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the model holds its reply back
+		h.PutToSleep(key)
+		synctest.Wait()
+		if !h.Awake(key.SID()) {
+			t.Error("the session sleeps in the middle of a turn")
+		}
+		close(m.goOn)
+		_, ended, err := rep.End.Wait(within(t))
+		if err != nil || ended.Body.(*messages.RunEnd).Decision != messages.Done {
+			t.Fatalf("%+v %v", ended, err)
+		}
+		h.PutToSleep(key)
+		synctest.Wait()
+		if h.Awake(key.SID()) {
+			t.Error("a session without work stays awake")
+		}
+	})
+}
+
 // After Stop everything answers with a typed error, and nothing hangs.
 func TestAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 //	*turn.StopProgram   running
 //	*programEnded       running: the end goes to the session, or it fails with a breach
 //	*crashed            running: it fails
-//	*released           any: it ends with its program
+//	*stopChild           any: it ends with its program
 type interpreter struct {
 	run   *runProgram
 	ended bool
@@ -67,8 +67,8 @@ func (i *interpreter) Receive(c actor.Context) {
 	case *crashed:
 		i.ended = true
 		down(msg.Crash, msg.what)
-	case *released:
-		i.release(c, msg)
+	case *stopChild:
+		i.stop(c, msg)
 	}
 }
 
@@ -78,9 +78,9 @@ func breached(end *turn.ProgramEnd) bool {
 	return end.Code == messages.ErrQuota || end.Code == messages.ErrEnvSize
 }
 
-// release ends an interpreter, once its program has ended. A pure tool may hold the program
+// stop ends an interpreter, once its program has ended. A pure tool may hold the program
 // longer than its turn lasts.
-func (i *interpreter) release(c actor.Context, msg *released) {
+func (i *interpreter) stop(c actor.Context, msg *stopChild) {
 	i.left = true
 	p := i.run
 	switch {

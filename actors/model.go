@@ -22,7 +22,7 @@ import (
 //	*turn.CancelModel   reading
 //	*replied            reading: the end goes to the session
 //	*crashed            reading: it fails
-//	*released           any: it ends with its reply
+//	*stopChild           any: it ends with its reply
 type model struct {
 	reply *readReply
 	read  bool // to its end
@@ -79,7 +79,7 @@ func (m *model) Receive(c actor.Context) {
 		}
 	case *crashed:
 		down(msg.Crash, msg.what)
-	case *released:
+	case *stopChild:
 		if m.left = true; m.read {
 			c.Stop(c.Self())
 		}

@@ -53,7 +53,7 @@ func (s *session) stopChildren(why *messages.Error) {
 	s.history.EndTurn()
 	a.cancel(why)
 	id, flying := s.machine.Flight()
-	end := &released{over: !flying || id != a.Ident}
+	end := &stopChild{over: !flying || id != a.Ident}
 	for _, pid := range []*actor.PID{a.model, a.program} {
 		if pid != nil {
 			s.tell(pid, end)

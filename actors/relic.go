@@ -28,7 +28,7 @@ type relicRead struct {
 
 func (s *session) readRelic(msg *relicRead) {
 	e := &turn.AnswerRelic{Err: errSessionStopped}
-	if s.machine != nil && s.dead == nil && !s.retired {
+	if s.machine != nil && s.dead == nil && !s.over {
 		e.Result, e.Err = s.machine.State().ReadRelic(msg.relic, msg.args, s.host.cfg.Now())
 	}
 	msg.answer <- e

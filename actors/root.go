@@ -15,7 +15,7 @@ import (
 // root supervises the sessions and alone spawns and retires them.
 //
 // Accepts: *request (spawn the session if it sleeps, pass the request on),
-// *retired (a session went to sleep), *stopAll, *supervisor.Failure,
+// *sessionOver (a session went to sleep), *stopAll, *supervisor.Failure,
 // *actor.Terminated.
 type root struct {
 	host     *Host
@@ -34,9 +34,9 @@ func newRoot(h *Host) *root {
 	return r
 }
 
-// retired says that a session has nothing left to do and forwards what it still
+// sessionOver says that a session has nothing left to do and forwards what it still
 // gets.
-type retired struct{ ref *directory.Session }
+type sessionOver struct{ ref *directory.Session }
 
 // stopAll ends every session; done is closed when none is left.
 type stopAll struct{ done chan struct{} }
@@ -46,8 +46,8 @@ func (r *root) Receive(c actor.Context) {
 	switch msg := c.Message().(type) {
 	case *request:
 		r.pass(c, msg)
-	case *retired:
-		r.retire(msg.ref)
+	case *sessionOver:
+		r.remove(msg.ref)
 		c.Stop(msg.ref.PID)
 	case *stopAll:
 		r.stopping = msg
@@ -59,16 +59,16 @@ func (r *root) Receive(c actor.Context) {
 		r.host.log.Error("session failed", zap.String("pid", msg.Who.Id), zap.String("panic", supervisor.Detail(msg.Panic)),
 			zap.Bool("stopped", msg.Stopped), zap.ByteString("stack", msg.Stack))
 	case *actor.Terminated:
-		r.terminated(c, msg.Who)
+		r.ended(c, msg.Who)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		r.host.log.Warn("root: unknown message", zap.Any("type", typeName(msg)))
 	}
 }
 
-// retire takes a session out of the directory and reports whether it was there.
-func (r *root) retire(ref *directory.Session) bool {
-	if !r.host.dir.Retire(ref) {
+// remove takes a session out of the directory and reports whether it was there.
+func (r *root) remove(ref *directory.Session) bool {
+	if !r.host.dir.Remove(ref) {
 		return false
 	}
 	r.host.cfg.Observer.SessionAsleep()
@@ -78,12 +78,12 @@ func (r *root) retire(ref *directory.Session) bool {
 // maxHops bounds how often a request is sent on because its session stopped.
 const maxHops = 8
 
-// terminated lets go of a session whose actor has stopped, and wakes it again for
+// ended lets go of a session whose actor has stopped, and wakes it again for
 // what was still on its way to it.
-func (r *root) terminated(c actor.Context, pid *actor.PID) {
+func (r *root) ended(c actor.Context, pid *actor.PID) {
 	r.alive--
 	if ref := r.host.dir.Who(pid.Id); ref != nil {
-		if r.retire(ref) && r.stopping == nil {
+		if r.remove(ref) && r.stopping == nil {
 			// It did not leave by itself: it crashed too often. Its runs stand
 			// still until it is opened again, so no caller shall wait for them.
 			r.host.hub.Fail(ref.SID, messages.Errorf(messages.ErrCrash, "the session crashed too often and was stopped"))

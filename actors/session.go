@@ -36,7 +36,7 @@ import (
 //	*sleep                  ready and idle
 //	*supervisor.Failure     ready: a child crashed
 //
-//	sends: *retired and passed-on *request to the root, updates to the hub,
+//	sends: *sessionOver and passed-on *request to the root, updates to the hub,
 //	batches to the journal's writer.
 //
 // One value lives for one activation: a restart makes a new one, which reads the
@@ -57,7 +57,7 @@ type session struct {
 	inc      messages.Incarnation
 	snapped  int64 // seq of the last snapshot known
 	box      *inbox
-	retired  bool
+	over     bool  // the root takes the session out: what arrives is passed on to it
 	deferred bool  // a child's work was put off until the message at hand is done
 	working  bool  // counted in the host's InFlight
 	dead     error // loading failed or the journal refused: nothing more is done
@@ -127,18 +127,18 @@ func (s *session) Receive(c actor.Context) {
 	case *feedAnswer:
 		s.feedAnswered(c, msg)
 	case *sleep:
-		s.retire(c)
+		s.sleepIfIdle(c)
 	case *supervisor.Failure:
 		s.childFailed(c, msg)
 	case *actor.Restarting:
 		s.host.counters.Crashes.Add(1)
-		s.release(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
+		s.stop(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
 	case *actor.Stopping:
-		s.release(errSessionStopped)
+		s.stop(errSessionStopped)
 	case *actor.Stopped:
 		// The actor library keeps stopped children in the slack of a slice until new
 		// ones take their place: what it keeps must not hold a session.
-		*s = session{host: s.host, retired: true, dead: errSessionStopped}
+		*s = session{host: s.host, over: true, dead: errSessionStopped}
 	case *actor.Terminated:
 		s.childEnded(c, msg.Who)
 	default:
@@ -150,8 +150,8 @@ func (s *session) Receive(c actor.Context) {
 // the restarts at once.
 func (s *session) started(c actor.Context) {
 	s.ref = s.host.dir.Who(c.Self().Id)
-	if s.ref == nil || s.ref.Left() { // retired meanwhile; the root stops the actor
-		s.retired = true
+	if s.ref == nil || s.ref.Removed() { // it was told to sleep meanwhile; the root stops the actor
+		s.over = true
 		return
 	}
 	s.box = newInbox(s.host.system, c.Self())
@@ -181,7 +181,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		}
 		s.waiting = nil
 		s.host.hub.Fail(s.ref.SID, msg.err) // after a restart a caller may wait for a run
-		s.goodbye(c)
+		s.close(c)
 		return
 	}
 	s.inc, s.snapped = msg.Head.Inc, 0
@@ -215,16 +215,16 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	for _, req := range waiting {
 		s.requested(c, req)
 	}
-	s.settleDown()
+	s.checkIdle()
 }
 
 // requested handles a message from outside.
 func (s *session) requested(c actor.Context, req *request) {
 	switch {
-	case s.retired && s.feeds != nil && s.feeds.actor != nil: // until it has ended
+	case s.over && s.feeds != nil && s.feeds.actor != nil: // until it has ended
 		s.waiting = append(s.waiting, req)
 		return
-	case s.retired:
+	case s.over:
 		c.Send(s.host.root, req)
 		return
 	case s.dead != nil:
@@ -244,7 +244,7 @@ func (s *session) requested(c actor.Context, req *request) {
 	}
 	if s.otherAgent(req) || req.op == opScope && req.scoped.Head > s.machine.State().Seq && !s.busy() { // another host has gone on with it
 		s.snapshot()
-		s.goodbye(c)
+		s.close(c)
 		c.Send(s.host.root, req)
 		return
 	}
@@ -298,15 +298,15 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opClose:
 		s.step(c, &turn.Close{Handle: s.expect(req), Reason: req.by})
 	}
-	s.settleDown()
+	s.checkIdle()
 	s.closed(c)
 }
 
 // closed lets go of a session whose end is on disk: who comes from now on gets another
 // one of its name.
 func (s *session) closed(c actor.Context) {
-	if s.machine != nil && s.dead == nil && !s.retired && s.machine.State().Closed && !s.busy() {
-		s.goodbye(c)
+	if s.machine != nil && s.dead == nil && !s.over && s.machine.State().Closed && !s.busy() {
+		s.close(c)
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *session) drain(c actor.Context) {
 	s.step(c, inputs...)
 	s.drive.Recycle(inputs)
 	s.prepare(c)
-	s.settleDown()
+	s.checkIdle()
 }
 
 // childFailed turns the failure of a child into the input that the child has made of it. The
@@ -358,7 +358,7 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 	default:
 		panic(&supervisor.Crash{Panic: f.Panic, Stack: f.Stack})
 	}
-	s.settleDown()
+	s.checkIdle()
 }
 
 // step lets the machine decide and does what it says, until nothing is left that
@@ -406,9 +406,9 @@ func (s *session) count(working bool) {
 	s.working = working
 }
 
-// settleDown tells the idle wheel whether there is something to do, and drops
+// checkIdle tells the idle wheel whether there is something to do, and drops
 // what an idle session does not need.
-func (s *session) settleDown() {
+func (s *session) checkIdle() {
 	if s.machine == nil || s.dead != nil {
 		return
 	}
@@ -438,33 +438,33 @@ func (s *session) settleDown() {
 
 func (s *session) busy() bool { return s.drive.Busy() || len(s.detached) > 0 || len(s.asks) > 0 }
 
-// retire puts an idle session to sleep: a snapshot is left, the root forgets the
+// sleepIfIdle puts an idle session to sleep: a snapshot is left, the root forgets the
 // actor and stops it, and what still arrives is passed on to the root.
-func (s *session) retire(c actor.Context) {
-	if s.retired || s.machine == nil || s.dead != nil || s.busy() {
+func (s *session) sleepIfIdle(c actor.Context) {
+	if s.over || s.machine == nil || s.dead != nil || s.busy() {
 		return
 	}
 	s.snapshot()
-	s.goodbye(c)
+	s.close(c)
 }
 
-// goodbye says that this activation is over, when its feeds have ended: the next one begins
+// close says that this activation is over, when its feeds have ended: the next one begins
 // behind them.
-func (s *session) goodbye(c actor.Context) {
-	s.retired = true
+func (s *session) close(c actor.Context) {
+	s.over = true
 	s.endTalk()
 	if !s.stopFeeds() {
-		c.Send(s.host.root, &retired{ref: s.ref})
+		c.Send(s.host.root, &sessionOver{ref: s.ref})
 	}
 }
 
 // childEnded goes on with the end of an activation whose feeds have ended.
 func (s *session) childEnded(c actor.Context, child *actor.PID) {
-	if !s.retired || s.feeds == nil || !child.Equal(s.feeds.actor) {
+	if !s.over || s.feeds == nil || !child.Equal(s.feeds.actor) {
 		return
 	}
 	s.feeds = nil
-	s.goodbye(c)
+	s.close(c)
 	for _, req := range s.waiting {
 		c.Send(s.host.root, req)
 	}
@@ -500,9 +500,9 @@ func (s *session) snapshot() {
 	})
 }
 
-// release ends everything this activation started and answers everyone who
+// stop ends everything this activation started and answers everyone who
 // waits for it. A panic here would resurrect the actor.
-func (s *session) release(why *messages.Error) {
+func (s *session) stop(why *messages.Error) {
 	supervisor.Guard(func() {
 		if s.ref != nil {
 			s.host.hub.Forget(s.ref.SID)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -304,6 +305,44 @@ func TestActorsAreThin(t *testing.T) {
 	}
 	if lines == 0 || lines > most {
 		t.Errorf("actors has %d lines, and %d at most are allowed: what is a job of its own gets a room of its own (docs/spec/design.md §3)", lines, most)
+	}
+}
+
+// otherEnds are words for an end beside Close, Stop and Drain (docs/style.md, 8).
+var otherEnds = regexp.MustCompile(`^(?i:shut|leave|release|retire|goodbye|dismiss|quit|terminate|teardown|dispose|abandon|destroy|settleDown)`)
+
+// declaredFunc is the name of a function or method where it is declared.
+var declaredFunc = regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)`)
+
+// What ends in the actors, the other shells and the facade is closed, stopped or drained.
+func TestWordsForEnds(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		name, ok := room(p.ImportPath)
+		if layer := layerOf(name); !ok || layer != "shells" && layer != "facade" {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(name), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declaredFunc.FindAllSubmatch(text, -1) {
+				if seen++; otherEnds.Match(m[1]) {
+					t.Errorf("%s: %s is another word for Close, Stop or Drain (docs/style.md)", file, m[1])
+				}
+			}
+		}
+	}
+	if seen < 500 {
+		t.Errorf("%d functions were looked at", seen)
 	}
 }
 

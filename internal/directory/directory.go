@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   - a request that was aimed at a session has arrived there, or Forget returns it;
-//   - nothing is aimed at a session that has retired.
+//   - nothing is aimed at a session that was removed.
 //
 // It spawns, stops and sends nothing: who does enters here what became of it.
 package directory
@@ -33,8 +33,8 @@ type Session struct {
 	idle atomic.Int64
 	// sent lists the requests on their way to the actor, latest first, under the
 	// lock of the SID's shard.
-	sent *InTransit
-	left atomic.Bool
+	sent    *InTransit
+	removed atomic.Bool
 }
 
 // Busy says that the session has something to do.
@@ -43,8 +43,8 @@ func (s *Session) Busy() { s.idle.Store(0) }
 // IdleSince says that the session has had nothing to do since t.
 func (s *Session) IdleSince(t time.Time) { s.idle.Store(t.UnixNano()) }
 
-// Left reports whether the session has retired.
-func (s *Session) Left() bool { return s.left.Load() }
+// Removed reports whether the session was taken out from under its SID.
+func (s *Session) Removed() bool { return s.removed.Load() }
 
 // InTransit is a part of a request: its place in the list of those on their way to a session.
 type InTransit struct {
@@ -140,13 +140,13 @@ func (d *Directory) Put(ref *Session) {
 	s.sids[ref.SID] = ref
 }
 
-// Retire takes a session out from under its SID and reports whether it was there.
+// Remove takes a session out from under its SID and reports whether it was there.
 // Nothing is sent to it from then on.
-func (d *Directory) Retire(ref *Session) bool {
+func (d *Directory) Remove(ref *Session) bool {
 	s := d.at(ref.SID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ref.left.Store(true)
+	ref.removed.Store(true)
 	if s.sids[ref.SID] != ref {
 		return false
 	}

@@ -30,11 +30,11 @@ func TestNoRequestIsLost(t *testing.T) {
 	}
 	d.Arrived(ref, all[1])
 	d.Arrived(ref, all[1]) // says nothing new
-	if !d.Retire(ref) || d.Retire(ref) || !ref.Left() {
-		t.Error("a session retires once")
+	if !d.Remove(ref) || d.Remove(ref) || !ref.Removed() {
+		t.Error("a session is removed once")
 	}
 	if d.Aim("t:u:s", all[1]) != nil || d.Find("t:u:s") != nil || d.Len() != 0 {
-		t.Error("a session that has retired is found")
+		t.Error("a session that was removed is found")
 	}
 	if d.Who("p1") != ref {
 		t.Error("an actor that has not stopped knows who it is")
@@ -49,12 +49,12 @@ func TestNoRequestIsLost(t *testing.T) {
 }
 
 // The next activation of a session has its name, whatever becomes of the one before.
-func TestRetireLeavesTheNextActivation(t *testing.T) {
+func TestRemoveLeavesTheNextActivation(t *testing.T) {
 	d := New()
 	before := live(d, "t:u:s", "p1")
-	d.Retire(before)
+	d.Remove(before)
 	next := live(d, "t:u:s", "p2")
-	if d.Retire(before) || d.Find("t:u:s") != next {
+	if d.Remove(before) || d.Find("t:u:s") != next {
 		t.Error("the next activation was taken out")
 	}
 	d.Forget(before, "p1")

@@ -230,13 +230,13 @@ func (t *Talk) Close() {
 func (t *Talk) do(effects []resume.Effect) {
 	for _, e := range effects {
 		if e, ok := e.(resume.Shut); ok {
-			t.shut(e)
+			t.closeConn(e)
 		}
 	}
 }
 
-// shut closes the connection on another goroutine: a provider that is gone does not answer.
-func (t *Talk) shut(why resume.Shut) {
+// closeConn closes the connection on another goroutine: a provider that is gone does not answer.
+func (t *Talk) closeConn(why resume.Shut) {
 	s := t.session
 	if s == nil {
 		return
@@ -270,7 +270,7 @@ func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, err
 			}
 			q.Note(e.Session)
 		case resume.Shut:
-			t.shut(e)
+			t.closeConn(e)
 		case resume.Settle:
 			more = t.settle(ctx)
 		case resume.Connect:

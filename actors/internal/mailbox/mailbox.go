@@ -159,8 +159,8 @@ func (m *Mailbox) next() (msg any, system, ok bool) {
 	return nil, false, false
 }
 
-// release lets go of a stopped actor. Its last message is being handled.
-func (m *Mailbox) release() {
+// close lets go of a stopped actor. Its last message is being handled.
+func (m *Mailbox) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.invoker, m.start, m.task, m.system, m.user = nil, nil, nil, queue{}, queue{}
@@ -190,7 +190,7 @@ func (m *Mailbox) handle(most int) (done bool) {
 		if system {
 			m.invoker.InvokeSystemMessage(msg)
 			if _, last := msg.(*actor.Stop); last && m.leaf {
-				m.release()
+				m.close()
 				return true
 			}
 		} else {
