@@ -41,6 +41,11 @@ func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, new
 		for _, o := range opts {
 			o(&in)
 		}
+		if len(in.Data) > 0 {
+			if err := compiler.SniffParts(&in); err != nil {
+				return in, err
+			}
+		}
 		return compiler.CheckInput(rt.cfg.Dialects, dialect, in)
 	}}, newName)
 }

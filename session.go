@@ -197,8 +197,14 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	if err := s.agent.CheckHistory(in.History); err != nil {
 		return nil, err
 	}
-	if in.Policy == Answer {
+	byText := in.Policy == Answer
+	if byText {
 		in.Policy = s.agent.Manifest.Loop.Busy
+	}
+	if err := s.agent.CheckParts(&in); err != nil {
+		return nil, err
+	}
+	if byText && len(in.Parts) == 0 {
 		if run, err := s.answerByText(ctx, &in); run != nil || err != nil {
 			return run, err
 		}

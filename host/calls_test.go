@@ -321,7 +321,9 @@ func TestChatTakes(t *testing.T) {
 	bubble(t, host.Config{}, []*stile.Agent{agentOf("echo", echo)}, func(t *testing.T, c client) {
 		for name, row := range map[string]struct{ body, text, code, param string }{
 			"an old picture":       {body: `"model": "echo", "messages": [` + picture + `, ` + said + `]`, text: "[user: Look:\n[not shown: image]][user: x]"},
-			"a picture":            {body: `"model": "echo", "messages": [` + picture + `]`, code: "ERR_INVALID", param: "messages[0].content"},
+			"no picture":           {body: `"model": "echo", "messages": [` + picture + `]`, code: "ERR_INVALID", param: "messages[0].content[1].image_url.url"},
+			"a picture elsewhere":  {body: `"model": "echo", "messages": [` + strings.Replace(picture, "data:,", "https://example.com/x.png", 1) + `]`, code: "ERR_INVALID", param: "messages[0].content[1].image_url.url"},
+			"a model of texts":     {body: `"model": "echo", "messages": [` + strings.Replace(picture, "data:,", "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=", 1) + `]`, code: "ERR_INVALID", param: "parts[0].type"},
 			"an old part unheard":  {body: `"model": "echo", "messages": [{"role": "user", "content": [{"type": "ghost"}]}, ` + said + `]`, code: "ERR_INVALID", param: "messages[0].content"},
 			"an old empty message": {body: `"model": "echo", "messages": [{"role": "assistant", "content": ""}, {"role": "assistant", "content": null}, ` + said + `]`, text: "[user: x]"},
 			"an empty message":     {body: `"model": "echo", "messages": [{"role": "user", "content": ""}]`, code: "ERR_INVALID", param: "messages[0].content"},

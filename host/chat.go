@@ -87,7 +87,8 @@ type chatRequest struct {
 	Modalities    []string        `json:"modalities"`
 	Logprobs      bool            `json:"logprobs"`
 
-	body []byte
+	body  []byte
+	parts []part // of the last message
 }
 
 type chatStream struct {
@@ -104,12 +105,52 @@ type chatMessage struct {
 	ToolCalls json.RawMessage `json:"tool_calls"`
 }
 
-// chatContent is a text, or a list of parts that are texts. In an earlier message a picture, sound
-// or file has a note in its place.
+// chatContent is a text, or a list of texts, pictures and files. In an earlier message a picture,
+// sound or file has a note in its place.
 type chatContent struct {
 	text string
-	bad  bool // a part is something else
-	odd  bool // a part is of a kind that there is none of
+	sent []sentPart // pictures and files, and what else is no text
+	odd  bool       // a part is of a kind that there is none of
+
+	noted string // text with notes for sent; "" without any
+}
+
+// sentPart is a part of a content that is no text.
+type sentPart struct {
+	at    int // its place
+	kind  string
+	Image struct {
+		URL string `json:"url"`
+	} `json:"image_url"`
+	File struct {
+		ID   string `json:"file_id"`
+		Name string `json:"filename"`
+		Data string `json:"file_data"`
+	} `json:"file"`
+}
+
+// parts are the pictures and files of the message at a field.
+func (c *chatContent) parts(field string) (parts []part, err error) {
+	for i := range c.sent {
+		p := &c.sent[i]
+		at := field + "[" + strconv.Itoa(p.at) + "]."
+		var one part
+		switch {
+		case p.kind == "image_url":
+			one, err = dataURI(p.Image.URL, "", at+"image_url.url")
+		case p.kind != "file":
+			err = unserved(at+"type", "text, pictures and files are taken")
+		case p.File.ID != "":
+			err = unserved(at+"file.file_id", "no files are stored here: send its bytes as file_data")
+		default:
+			one, err = dataURI(p.File.Data, p.File.Name, at+"file.file_data")
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, one)
+	}
+	return parts, nil
 }
 
 func (c *chatContent) UnmarshalJSON(b []byte) error {
@@ -118,31 +159,44 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 			Type    string `json:"type"`
 			Text    string `json:"text"`
 			Refusal string `json:"refusal"`
+			sentPart
 		}
 		if err := json.Unmarshal(b, &parts); err != nil {
 			return err
 		}
-		var text strings.Builder // there can be as many parts as a body has room for
-		for i, p := range parts {
-			if i > 0 {
-				text.WriteByte('\n')
-			}
+		var text, told strings.Builder // there can be as many parts as a body has room for
+		texts := 0
+		for i := range parts {
+			p, piece := &parts[i], parts[i].Text+parts[i].Refusal
 			switch p.Type {
 			case "text", "refusal":
-				text.WriteString(p.Text)
-				text.WriteString(p.Refusal)
+				if texts++; texts > 1 {
+					text.WriteByte('\n')
+				}
+				text.WriteString(piece)
 			case "image_url", "input_audio", "file":
-				c.bad = true
-				text.WriteString("[not shown: " + strings.TrimPrefix(strings.TrimSuffix(p.Type, "_url"), "input_") + "]")
+				p.at, p.kind = i, p.Type
+				c.sent = append(c.sent, p.sentPart)
+				piece = "[not shown: " + strings.TrimPrefix(strings.TrimSuffix(p.Type, "_url"), "input_") + "]"
 			default:
 				c.odd = true
 			}
+			if i > 0 {
+				told.WriteByte('\n')
+			}
+			told.WriteString(piece)
+		}
+		if len(c.sent) > 0 {
+			c.noted = told.String()
 		}
 		c.text = text.String()
 		return nil
 	}
 	return json.Unmarshal(b, &c.text) // null is no text
 }
+
+// told is the text of an earlier message, with a note for each part that is none.
+func (c *chatContent) told() string { return cmp.Or(c.noted, c.text) }
 
 func unserved(field, detail string) error {
 	return &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: detail}
@@ -192,8 +246,8 @@ func readChat(r *http.Request) (*chatRequest, error) {
 	for i := range q.Messages {
 		m, at := &q.Messages[i], "messages["+strconv.Itoa(i)+"]"
 		switch {
-		case m.Content.odd, m.Content.bad && i == len(q.Messages)-1:
-			return nil, unserved(at+".content", "only text is taken")
+		case m.Content.odd:
+			return nil, unserved(at+".content", "text, pictures and files are taken")
 		case m.Role == "tool" || m.Role == "function" || given(m.ToolCalls):
 			return nil, unserved(at+".role", "an agent has its own tools: those of the client are refused")
 		case m.Role != "user" && m.Role != "assistant" && m.Role != "system" && m.Role != "developer":
@@ -206,7 +260,9 @@ func readChat(r *http.Request) (*chatRequest, error) {
 	case q.Messages[last].Content.text == "":
 		return nil, unserved("messages["+strconv.Itoa(last)+"].content", "the text is empty")
 	}
-	return &q, nil
+	last := len(q.Messages) - 1
+	q.parts, err = q.Messages[last].Content.parts("messages[" + strconv.Itoa(last) + "].content")
+	return &q, err
 }
 
 // chatSession finds or begins the session that a request is for.
@@ -214,6 +270,9 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 	agent := s.offered(ctx, q.Model)
 	if agent == nil {
 		return nil, nil, noAgent()
+	}
+	if opts, err = attached(q.parts); err != nil {
+		return nil, nil, err
 	}
 	key := r.Header.Get(keyHeader)
 	if key != "" {
@@ -235,8 +294,8 @@ func (s *Server) chatSession(ctx context.Context, r *http.Request, q *chatReques
 			if m.Role == "assistant" {
 				role = messages.RoleAssistant
 			}
-			if m.Content.text != "" {
-				held = append(held, stile.Said{Role: role, Text: m.Content.text})
+			if text := m.Content.told(); text != "" {
+				held = append(held, stile.Said{Role: role, Text: text})
 			}
 		}
 		if len(held) > 0 {

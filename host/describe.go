@@ -213,7 +213,11 @@ func (s *Server) describeRest() {
 // describeOpenAI describes the doors for clients of OpenAI's API.
 func (s *Server) describeOpenAI() {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
-	part := members(map[string]*huma.Schema{"type": text("text, refusal; others are pictures, sounds and files, which only earlier messages may have"), "text": text("")}, "type")
+	part := members(map[string]*huma.Schema{
+		"type": text("text, refusal, image_url, file; a picture or file of an earlier message has a note in its place"), "text": text(""),
+		"image_url": members(map[string]*huma.Schema{"url": text("a data: address with base64; others are refused")}, "url"),
+		"file":      members(map[string]*huma.Schema{"filename": text(""), "file_data": text("a data: address with base64")}, "file_data"),
+	}, "type")
 	said := &huma.Schema{OneOf: []*huma.Schema{text(""), listOf(part)}}
 	schemas["ChatRequest"] = members(map[string]*huma.Schema{
 		"model":          text("an agent: GET /v1/models lists them"),

@@ -189,7 +189,18 @@ func (s *Server) submitResponse(ctx context.Context, ask *responseAsk, ses *stil
 	if tell && ask.q.Instructions != "" {
 		held = append([]stile.Said{{Role: messages.RoleUser, Text: ask.q.Instructions}}, held...)
 	}
-	var opts []stile.SubmitOption
+	var parts []part
+	for _, p := range ask.q.Parts {
+		one, err := dataURI(p.URI, p.Name, p.At)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, one)
+	}
+	opts, err := attached(parts)
+	if err != nil {
+		return nil, err
+	}
 	if len(held) > 0 {
 		opts = append(opts, stile.Conversation(held...))
 	}

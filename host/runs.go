@@ -32,6 +32,7 @@ type runView struct {
 // message is what is submitted.
 type message struct {
 	Input  string `json:"input" maxLength:"524288" doc:"the message; for aeiou also a JSON object with subject and fields"`
+	Parts  []part `json:"parts,omitempty" maxItems:"8" doc:"pictures and files that the model sees with the message"`
 	Policy string `json:"policy,omitempty" maxLength:"32" doc:"when a run is in flight; the agent's own when it is left out"`
 	Zone   string `json:"zone,omitempty" maxLength:"64" doc:"the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one"`
 }
@@ -105,7 +106,10 @@ func (s *Server) runRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		var opts []stile.SubmitOption
+		opts, err := attached(in.Body.Parts)
+		if err != nil {
+			return nil, err
+		}
 		if in.Body.Policy != "" {
 			opts = append(opts, stile.Policy(messages.Policy(in.Body.Policy)))
 			if messages.Policy(in.Body.Policy) == messages.Answer {

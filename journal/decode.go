@@ -101,6 +101,7 @@ func (d *decoder) body() messages.Body {
 			Budget:   d.budgetz("budget"),
 			History:  decodeListz(d, "history", (*decoder).said),
 			Key:      d.strz("key"),
+			Parts:    decodeListz(d, "parts", (*decoder).part),
 			Policy:   messages.Policy(d.str("policy")),
 			Text:     d.strz("text"),
 			Trace:    d.strz("trace"),
@@ -383,6 +384,13 @@ func (d *decoder) said() messages.Said {
 	s := messages.Said{Role: messages.Role(d.str("role")), Text: d.str("text")}
 	d.lit("}")
 	return s
+}
+
+func (d *decoder) part() messages.Part {
+	d.lit("{")
+	p := messages.Part{Digest: d.digest("digest"), Name: d.strz("name"), Size: d.num("size"), Type: d.str("type")}
+	d.lit("}")
+	return p
 }
 
 func (d *decoder) child() messages.ChildLink {

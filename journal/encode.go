@@ -75,6 +75,7 @@ func (e *encoder) body(b messages.Body) {
 		e.budgetz("budget", b.Budget)
 		e.saidz("history", b.History)
 		e.strz("key", b.Key)
+		e.partsz("parts", b.Parts)
 		e.str("policy", string(b.Policy))
 		e.strz("text", b.Text)
 		e.strz("trace", b.Trace)
@@ -528,6 +529,27 @@ func (e *encoder) saidz(k string, v []messages.Said) {
 		e.dst = append(e.dst, '{')
 		e.str("role", string(v[i].Role))
 		e.str("text", v[i].Text)
+		e.dst = append(e.dst, '}')
+	}
+	e.dst = append(e.dst, ']')
+}
+
+// partsz leaves out a nil list; an empty one is [].
+func (e *encoder) partsz(k string, v []messages.Part) {
+	if v == nil {
+		return
+	}
+	e.name(k)
+	e.dst = append(e.dst, '[')
+	for i := range v {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(e.dst, '{')
+		e.digest("digest", v[i].Digest)
+		e.strz("name", v[i].Name)
+		e.num("size", v[i].Size)
+		e.str("type", v[i].Type)
 		e.dst = append(e.dst, '}')
 	}
 	e.dst = append(e.dst, ']')

@@ -325,6 +325,10 @@ type Store interface {
 func Blobs(b messages.Body) []messages.Digest {
 	var all []messages.Digest
 	switch b := b.(type) {
+	case *messages.Input:
+		for i := range b.Parts {
+			all = append(all, b.Parts[i].Digest)
+		}
 	case *messages.ModelRequest:
 		all = []messages.Digest{b.System}
 	case *messages.ModelReply:

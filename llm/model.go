@@ -32,6 +32,10 @@ type Request struct {
 	Provider string // key of the model in the configuration
 	Model    string // the provider's name for it; may be empty
 	Messages []messages.Message
+	// Files are the bytes of the parts that Messages have. Only a model with a method
+	// TakesPart(mediaType string) bool gets parts, of the types for which that is true; any
+	// other is sent a note in the text.
+	Files map[messages.Digest][]byte
 	// Options are the options of this request, in the form of Settings.Options. They take
 	// precedence over those of the model; "" is none. The runtime passes those of the
 	// manifest.

@@ -224,6 +224,7 @@ type Projection struct {
 	Pass     int
 	Text     string // this turn's input as text
 	Userdata string // this turn's input as a JSON object
+	Parts    []Part // of this turn's input
 	Out, Scr []byte // the previous turn's streams
 	History  []Item
 	// Replies are the earlier turns of this run, oldest first, for dialects whose
@@ -270,6 +271,7 @@ type Item struct {
 	// Replies are the turns of the run, on its user's item, for dialects whose model
 	// sees again what it wrote in finished runs (Traits.Transcript).
 	Replies []Reply
+	Parts   []Part // on its user's item
 }
 
 // Reply is a turn that is over, as its model sees it again.
@@ -308,6 +310,9 @@ type Message struct {
 	// with the ids of calls; "" where it has none of its own. A model that was sent no
 	// tools takes Text.
 	Native string
+	// Parts are the pictures and files that came with the text of a user. A model that takes
+	// none is sent a note for each in the text.
+	Parts []Part
 }
 
 // What a message of the user's side may hold.

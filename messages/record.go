@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -145,6 +147,7 @@ type Input struct {
 	// the input.
 	History []Said `json:"history,omitzero"`
 	Key     string `json:"key,omitzero"` // idempotency key
+	Parts   []Part `json:"parts,omitzero"`
 	Policy  Policy `json:"policy"`
 	Text    string `json:"text,omitzero"`
 	// Trace is the caller's span, as the header traceparent of W3C's Trace Context writes it.
@@ -154,6 +157,32 @@ type Input struct {
 	// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the
 	// last one that was said.
 	Zone string `json:"zone,omitzero"`
+	// Data are the bytes of Parts on their way to the journal, which keeps them as blobs. A
+	// record has none.
+	Data [][]byte `json:"-"`
+}
+
+// Part is a picture or a file that came with an input. Its bytes are the blob with its digest.
+type Part struct {
+	Digest Digest `json:"digest"`
+	Name   string `json:"name,omitzero"`
+	Size   int64  `json:"size"`
+	Type   string `json:"type"` // media type, such as image/png
+}
+
+// IsPicture reports whether the part is one.
+func (p *Part) IsPicture() bool { return strings.HasPrefix(p.Type, "image/") }
+
+// String says what it is in place of its bytes.
+func (p Part) String() string {
+	what := "file"
+	if p.IsPicture() {
+		what = "picture"
+	}
+	if p.Name != "" {
+		what += " " + strconv.QuoteToGraphic(p.Name)
+	}
+	return what + ", " + p.Type + ", " + strconv.FormatInt((p.Size+1023)/1024, 10) + " KB, sha256:" + p.Digest.String()
 }
 
 // Said is one entry of a conversation that was not held here. Role is user or assistant.

@@ -245,6 +245,9 @@ func (p *printer) record(r *messages.Record) {
 		p.line(dim, "about", describedText(b))
 	case *messages.Input:
 		p.line(cyan, "input", b.Text+b.Userdata)
+		for _, part := range b.Parts {
+			p.line(cyan, "with", part.String())
+		}
 	case *messages.TurnBegin:
 		p.begin(r, b)
 	case *messages.ModelReply:

@@ -71,7 +71,8 @@ type rehearsal struct {
 	rt    *stile.Runtime
 	agent *stile.Agent
 	stage *rehearse.Stage
-	bound messages.Budget // of all of it; 0 is none
+	from  messages.Incarnation // of the session that is asked again
+	bound messages.Budget      // of all of it; 0 is none
 	used  messages.Budget
 	after int64 // the last record that the fork took over: what those before used is not of the rehearsal
 	json  bool
@@ -133,7 +134,7 @@ func (a *app) askAgain(ctx context.Context, rt *stile.Runtime, head stile.Head, 
 	if err != nil {
 		return err
 	}
-	r := &rehearsal{a: a, rt: rt, bound: bound, json: asJSON, stage: rehearse.New(calls, rehearse.Options{Effects: o.effects == effectsRun})}
+	r := &rehearsal{a: a, rt: rt, from: head.Inc, bound: bound, json: asJSON, stage: rehearse.New(calls, rehearse.Options{Effects: o.effects == effectsRun})}
 	own := *agent
 	own.Around, r.agent = r.stage.Around, &own
 	if m := *agent.Manifest; m.Memory.Profile { // what is said again is no news of the user
@@ -303,6 +304,18 @@ func (r *rehearsal) within(in *messages.Input) {
 	}
 }
 
+// dataOf reads the bytes of an input's parts.
+func (r *rehearsal) dataOf(ctx context.Context, in *messages.Input) (data [][]byte, err error) {
+	for i := range in.Parts {
+		one, err := r.rt.Archive().Blob(ctx, r.from, in.Parts[i].Digest)
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, one)
+	}
+	return data, nil
+}
+
 // play runs the first run and then one for each of the later inputs; it gives how many of
 // them the budget left no room for.
 func (r *rehearsal) play(ctx context.Context, sid string, first int64, later []messages.Input) (left int64, err error) {
@@ -317,8 +330,13 @@ func (r *rehearsal) play(ctx context.Context, sid string, first int64, later []m
 		if over(r.bound, r.used) {
 			return int64(len(later) - i), nil
 		}
+		data, err := r.dataOf(ctx, &later[i])
+		if err != nil {
+			return 0, err
+		}
 		run, err := s.Submit(ctx, "", func(in *messages.Input) {
 			*in = later[i]
+			in.Data = data
 			in.Key, in.Policy = "", messages.Enqueue
 			r.within(in)
 		})

@@ -88,6 +88,9 @@ func (t *transcript) record(r *stile.Record) {
 		t.print("Closed %s: %s\n\n", clock(r.TS), inline(b.Reason))
 	case *messages.Input:
 		t.said("User, "+clock(r.TS), b.Text+b.Userdata)
+		for _, part := range b.Parts {
+			t.said("Sent with it", part.String())
+		}
 	case *messages.RunBegin:
 		t.print("## Run %d\n\n", r.Run)
 	case *messages.TurnBegin:

@@ -52,7 +52,19 @@ func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages
 		return batch, "", err
 	}
 	batch = journal.Batch{SID: key.SID(), Inc: inc, Epoch: Epoch}
-	if batch.Blobs, err = blobsOf(ctx, store, from.Inc, recs[:cut]); err != nil {
+	named := recs[:cut]
+	if input != nil {
+		if len(input.Data) == 0 {
+			named = append(slices.Clip(named), &messages.Record{Seq: int64(cut) + 1, Body: input})
+		}
+		for i := range input.Data {
+			batch.Blobs = append(batch.Blobs, messages.Blob{Digest: input.Parts[i].Digest, Data: input.Data[i]})
+		}
+		input.Data = nil
+	}
+	old, err := blobsOf(ctx, store, from.Inc, named)
+	batch.Blobs = append(batch.Blobs, old...)
+	if err != nil {
 		return batch, "", err
 	}
 	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}

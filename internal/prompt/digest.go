@@ -17,6 +17,9 @@ const (
 // nativeRole ends the role of a message that has two forms: no role has it.
 const nativeRole = "+native"
 
+// partsRole ends the role of a message with parts, behind nativeRole.
+const partsRole = "+parts"
+
 // pageMessages is how many messages a page has.
 const pageMessages = 16
 
@@ -25,7 +28,7 @@ const fewMessages = 4 * pageMessages
 
 // Digest is the SHA-256 of what is sent. A message is its role and the SHA-256 of its text;
 // one that has the provider's own form, too, has that behind its text, and says so in its
-// role. Every string is led by its length in bytes, and every number is 8 bytes, big end
+// role. Parts follow, as their number and, of each, type, name and digest; the role says so, too. Every string is led by its length in bytes, and every number is 8 bytes, big end
 // first.
 //
 //	rendering 1   the domain line, the number of messages, and the messages
@@ -119,6 +122,9 @@ func (d *Digester) append(w []byte, m *messages.Message, find *search) []byte {
 	if m.Native != "" {
 		role += nativeRole
 	}
+	if len(m.Parts) > 0 {
+		role += partsRole
+	}
 	w = binary.BigEndian.AppendUint64(w, uint64(len(role)))
 	w = append(w, role...)
 	w = binary.BigEndian.AppendUint64(w, uint64(len(m.Text)))
@@ -134,6 +140,15 @@ func (d *Digester) append(w []byte, m *messages.Message, find *search) []byte {
 		sum := sumText(m.Native)
 		w = binary.BigEndian.AppendUint64(w, uint64(len(m.Native)))
 		w = append(w, sum[:]...)
+	}
+	if len(m.Parts) > 0 {
+		w = binary.BigEndian.AppendUint64(w, uint64(len(m.Parts)))
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			w = append(binary.BigEndian.AppendUint64(w, uint64(len(p.Type))), p.Type...)
+			w = append(binary.BigEndian.AppendUint64(w, uint64(len(p.Name))), p.Name...)
+			w = append(w, p.Digest[:]...)
+		}
 	}
 	return w
 }

@@ -294,6 +294,7 @@ func (l *Log) look(turn int64) {
 	v.past, v.whole = l.past.cut(l.before(first), len(l.past.messages)), l.whole || settled
 	v.now.History = r.before(nil)
 	v.now.Text, v.now.Userdata = r.given()
+	v.now.Parts = r.parts()
 	v.now.LastError, v.now.Refused, v.now.Broken = r.lastError, r.refused, r.broken
 	text := &v.now.Text
 	if v.now.Text == "" && v.now.Userdata != "" {

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"crypto/sha256"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -38,12 +39,13 @@ type page struct {
 type sent struct {
 	role         messages.Role
 	text, native string
+	parts        []messages.Part
 }
 
 func (p *page) hold(of []messages.Message) {
 	p.of = make([]sent, len(of))
 	for i := range of {
-		p.of[i] = sent{of[i].Role, of[i].Text, of[i].Native}
+		p.of[i] = sent{of[i].Role, of[i].Text, of[i].Native, of[i].Parts}
 	}
 }
 
@@ -55,7 +57,7 @@ func (p *page) is(of []messages.Message) bool {
 	}
 	for i := range of {
 		a, b := &p.of[i], &of[i]
-		if a.role != b.Role || !same(a.text, b.Text) || !same(a.native, b.Native) {
+		if a.role != b.Role || !same(a.text, b.Text) || !same(a.native, b.Native) || !slices.Equal(a.parts, b.Parts) {
 			return false
 		}
 	}

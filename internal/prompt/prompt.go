@@ -145,6 +145,7 @@ func project(runs []*run, spec *Spec) (p messages.Projection, settled bool) {
 				p.History = r.before(p.History)
 			}
 			p.Text, p.Userdata = r.given()
+			p.Parts = r.parts()
 			p.LastError, p.Refused, p.Broken = r.lastError, r.refused, r.broken
 			if !spec.Carry && spec.Reply != nil {
 				text := &p.Text
@@ -213,6 +214,14 @@ func (r *run) given() (text, userdata string) {
 		return r.inputs[0].Text, r.inputs[0].Userdata
 	}
 	return textOf(r.inputs), ""
+}
+
+// parts are the pictures and files of what the run began with.
+func (r *run) parts() (all []messages.Part) {
+	for _, in := range r.inputs {
+		all = append(all, in.Parts...)
+	}
+	return all
 }
 
 // textOf joins texts by LF; USERDATA is the JSON.
@@ -402,7 +411,7 @@ type response struct {
 }
 
 func (r *run) items(to []messages.Item, spec *Spec) []messages.Item {
-	asked := messages.Item{Role: messages.RoleUser, Text: textOf(r.inputs), Run: r.ordinal, Turn: r.turn}
+	asked := messages.Item{Role: messages.RoleUser, Text: textOf(r.inputs), Parts: r.parts(), Run: r.ordinal, Turn: r.turn}
 	if spec.Transcript && spec.Reply != nil {
 		if len(r.inputs) == 0 { // erased: answers without their question say nothing
 			return to

@@ -77,12 +77,14 @@ type Reply struct {
 	requests  int64 // model.request records of this turn that move the cursor
 	counts    int64 // bytes of the reply that count, when its decoder has said so; else negative
 
-	asked   int64     // bytes of the prompt
-	mode    string    // of the latest request
-	script  bool      // the model reads a script, and costs nothing
-	attempt bill      // as far as the model has said
-	spoke   time.Time // of its first text; zero before
-	failed  bill      // of the attempts before it
+	files   map[messages.Digest][]byte // of the prompt's parts
+	asked   int64                      // bytes of the prompt
+	weight  int64                      // of its parts, as bytes of text
+	mode    string                     // of the latest request
+	script  bool                       // the model reads a script, and costs nothing
+	attempt bill                       // as far as the model has said
+	spoke   time.Time                  // of its first text; zero before
+	failed  bill                       // of the attempts before it
 }
 
 // Begin makes r the reading of a reply to a prompt. It ends with ctx at the latest.
@@ -127,6 +129,10 @@ func (r *Reply) Run() {
 	msgs, err := r.Prompt.Messages(r.ctx)
 	if err != nil {
 		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
+		return
+	}
+	if r.files, err = r.Prompt.Files(r.ctx, msgs); err != nil {
+		r.fail(err, messages.ErrJournal)
 		return
 	}
 	r.decoder = r.Prompt.Agent.Dialect.NewDecoder(messages.TurnInfo{
@@ -185,6 +191,9 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 			Schema: r.Prompt.Agent.Schema,
 			Grows:  r.Prompt.Agent.Dialect.Traits().AppendOnly, Dialect: r.Prompt.Agent.Dialect.Name(),
 		}
+		if len(r.files) > 0 {
+			req.Messages, req.Files = sentTo(route, msgs), r.files
+		}
 		if r.Prompt.Agent.Native {
 			req.Tools = r.Prompt.Agent.Specs
 		}
@@ -192,6 +201,7 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
 		matched := ok && !script.Ordered(req)
 		r.asked, r.script = bytesOf(msgs), ok
+		r.weight = weightOf(msgs)
 		if !matched {
 			r.requests++
 		}
@@ -403,7 +413,7 @@ func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) (messages.Finish, error
 		}
 		text += int64(len(chunk.Text))
 		if chunk.Finish != "" && r.attempt.usage == (messages.Usage{}) && !r.script && r.Prompt.Agent.Rules.Rendering >= 2 {
-			r.attempt.usage = estimate(r.asked, text)
+			r.attempt.usage = estimate(r.asked+r.weight, text)
 		}
 		on := r.failed.plus(r.attempt)
 		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {

@@ -14,7 +14,7 @@ import (
 // and the route have one, else with the whole prompt.
 func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.ModelOpened) iter.Seq2[llm.Chunk, error] {
 	port, keeps := route.Port.(llm.SessionModel)
-	if r.Talk == nil || !keeps {
+	if r.Talk == nil || !keeps || len(req.Files) > 0 { // not every transport has parts
 		r.sends(messages.ModelReplay, r.asked)
 		r.post(opened)
 		return route.Port.Stream(r.ctx, req)

@@ -59,7 +59,9 @@ func fill(rng *rand.Rand, v reflect.Value, within reflect.Type) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(rng, v.Field(i), within)
+			if v.Type().Field(i).Tag.Get("json") != "-" { // no part of a record
+				fill(rng, v.Field(i), within)
+			}
 		}
 	case reflect.Pointer:
 		if rng.IntN(2) == 0 {

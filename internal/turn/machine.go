@@ -420,7 +420,7 @@ const ReasonKeyReused = "KEY_REUSED"
 // they may change between two tries.
 func Repeats(recorded, again *messages.Input) bool {
 	return recorded.Text == clean(again.Text) && recorded.Userdata == clean(again.Userdata) &&
-		slices.Equal(recorded.History, cleanHistory(again.History))
+		slices.Equal(recorded.History, cleanHistory(again.History)) && slices.Equal(recorded.Parts, again.Parts)
 }
 
 func (m *Machine) opened(in *Open) {
@@ -444,6 +444,7 @@ func (m *Machine) submit(in *Submit) {
 	body := in.Input
 	body.Text, body.Userdata, body.User, body.Zone = clean(body.Text), clean(body.Userdata), clean(body.User), clean(body.Zone)
 	body.History = cleanHistory(body.History)
+	body.Data = nil
 	if !utf8.ValidString(body.Key) { // a repair could make two keys one
 		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrInvalid, Field: "key", Detail: "not UTF-8"}})
 		return
@@ -466,7 +467,7 @@ func (m *Machine) submit(in *Submit) {
 	if ordinal == 0 {
 		ordinal = m.state.Runs + 1
 	}
-	r := m.append(ordinal, 0, &body, 0)
+	r := m.append(ordinal, 0, &body, 0, partBlobs(&in.Input)...)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq, Merged: merged})
 	m.windowClock()
 	switch {
@@ -475,6 +476,18 @@ func (m *Machine) submit(in *Submit) {
 	case body.Policy.Supersedes():
 		m.supersede(body.User)
 	}
+}
+
+// partBlobs are the bytes of an input's parts, as far as they came with it.
+func partBlobs(in *messages.Input) []messages.Blob {
+	if len(in.Data) == 0 {
+		return nil
+	}
+	blobs := make([]messages.Blob, len(in.Data))
+	for i := range in.Data {
+		blobs[i] = messages.Blob{Digest: in.Parts[i].Digest, Data: in.Data[i]}
+	}
+	return blobs
 }
 
 // nextRun begins the first waiting run, if there is one.

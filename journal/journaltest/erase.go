@@ -108,3 +108,39 @@ func remove(t *testing.T, s journal.Store) {
 		t.Fatalf("the other session: %v", err)
 	}
 }
+
+// parts checks that pictures and files of inputs live as long as an input that names them.
+func parts(t *testing.T, s journal.Store) {
+	ses := specimen.Start(t, "local:local:parts", 1)
+	one, both := specimen.NewBlob("a picture"), specimen.NewBlob("a picture that came twice")
+	part := func(b messages.Blob) messages.Part {
+		return messages.Part{Digest: b.Digest, Size: int64(len(b.Data)), Type: "image/png"}
+	}
+	b := ses.Batch(&messages.SessionOpened{}, &messages.Input{Text: "look", Parts: []messages.Part{part(one), part(both)}}, &messages.Input{Text: "again", Parts: []messages.Part{part(both)}})
+	b.Blobs = []messages.Blob{one, both, both}
+	specimen.Must(t, s, b)
+	there := func(want ...messages.Blob) {
+		t.Helper()
+		for _, blob := range []messages.Blob{one, both} {
+			got, err := s.Blob(ctx, ses.Inc, blob.Digest)
+			for _, w := range want {
+				if w.Digest == blob.Digest {
+					if err != nil || string(got) != string(blob.Data) {
+						t.Errorf("%q: %q, %v", blob.Data, got, err)
+					}
+					blob.Data = nil
+				}
+			}
+			if blob.Data != nil {
+				wantReason(t, err, journal.ReasonNotFound)
+			}
+		}
+	}
+	there(one, both)
+	for i, want := range [][]messages.Blob{{both}, nil} {
+		if _, err := s.Erase(ctx, ses.Inc, int64(2+i), int64(2+i)); err != nil {
+			t.Fatal(err)
+		}
+		there(want...)
+	}
+}

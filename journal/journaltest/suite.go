@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 		{"Wakes", wakes},
 		{"ReadRanges", readRanges},
 		{"Blobs", blobs},
+		{"Parts", parts},
 		{"Measure", measure},
 		{"Snapshots", snapshots},
 		{"EraseAll", eraseAll},

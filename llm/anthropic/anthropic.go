@@ -182,6 +182,16 @@ func message(t *wire.Turn) sdk.MessageParam {
 	for _, own := range t.Items {
 		m.Content = append(m.Content, param.Override[sdk.ContentBlockParamUnion](json.RawMessage(own)))
 	}
+	for i := range t.Files {
+		switch f := &t.Files[i]; {
+		case f.IsPicture():
+			m.Content = append(m.Content, sdk.NewImageBlockBase64(f.Type, f.Base64()))
+		case f.Type == "application/pdf":
+			m.Content = append(m.Content, sdk.NewDocumentBlock(sdk.Base64PDFSourceParam{Data: f.Base64()}))
+		default:
+			m.Content = append(m.Content, sdk.NewDocumentBlock(sdk.PlainTextSourceParam{Data: string(f.Data)}))
+		}
+	}
 	for _, text := range t.Texts {
 		m.Content = append(m.Content, sdk.NewTextBlock(text))
 	}
@@ -190,6 +200,11 @@ func message(t *wire.Turn) sdk.MessageParam {
 		m.Content = append(m.Content, sdk.NewToolUseBlock(c.ID, json.RawMessage(c.Object()), c.Name))
 	}
 	return m
+}
+
+// TakesPart implements wire.PartsTaker.
+func (vendor) TakesPart(mediaType string) bool {
+	return wire.Picture(mediaType) || mediaType == "application/pdf" || mediaType == "text/plain"
 }
 
 // Events implements wire.Vendor.

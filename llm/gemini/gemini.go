@@ -183,6 +183,10 @@ func content(t *wire.Turn) (*sdk.Content, error) {
 	for _, r := range t.Results {
 		c.Parts = append(c.Parts, &sdk.Part{FunctionResponse: &sdk.FunctionResponse{ID: given(r.ID), Name: r.Name, Response: map[string]any{"output": r.Text}}})
 	}
+	for i := range t.Files {
+		f := &t.Files[i]
+		c.Parts = append(c.Parts, &sdk.Part{InlineData: &sdk.Blob{MIMEType: f.Type, Data: f.Data}})
+	}
 	for _, text := range t.Texts {
 		c.Parts = append(c.Parts, &sdk.Part{Text: text})
 	}
@@ -229,6 +233,11 @@ func (v *vendor) config(o *wire.Options) *sdk.GenerateContentConfig {
 		cfg.ThinkingConfig = &sdk.ThinkingConfig{ThinkingLevel: sdk.ThinkingLevel(strings.ToUpper(o.Effort))}
 	}
 	return cfg
+}
+
+// TakesPart implements wire.PartsTaker. The API has no GIF.
+func (*vendor) TakesPart(mediaType string) bool {
+	return wire.Picture(mediaType) && mediaType != "image/gif" || mediaType == "application/pdf" || mediaType == "text/plain"
 }
 
 // Events implements wire.Vendor.

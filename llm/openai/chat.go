@@ -65,13 +65,46 @@ type chatTool struct {
 	Function function `json:"function"`
 }
 
-// chatText is a message. Content is one text: all compatible servers accept a string, but not
-// all a list.
+// chatText is a message. Content is one text, because all compatible servers accept a string,
+// but not all a list; a list where there are pictures or files.
 type chatText struct {
 	Role    string     `json:"role"`
-	Content *string    `json:"content,omitempty"`
+	Content any        `json:"content,omitempty"` // *string or []chatPart
 	CallID  string     `json:"tool_call_id,omitempty"`
 	Calls   []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatPart struct {
+	Type  string     `json:"type"`
+	Text  string     `json:"text,omitempty"`
+	Image *chatImage `json:"image_url,omitempty"`
+	File  *chatFile  `json:"file,omitempty"`
+}
+
+type chatImage struct {
+	URL string `json:"url"`
+}
+
+type chatFile struct {
+	Name string `json:"filename"`
+	Data string `json:"file_data"`
+}
+
+// TakesPart implements wire.PartsTaker. Files are OpenAI's own: few compatible servers know them.
+func (v chat) TakesPart(mediaType string) bool {
+	return wire.Picture(mediaType) || v.home && mediaType == "application/pdf"
+}
+
+// chatFiles returns the files of a turn.
+func chatFiles(t *wire.Turn) (parts []chatPart) {
+	for i := range t.Files {
+		if f := &t.Files[i]; f.IsPicture() {
+			parts = append(parts, chatPart{Type: "image_url", Image: &chatImage{f.DataURI()}})
+		} else {
+			parts = append(parts, chatPart{Type: "file", File: &chatFile{f.Titled(i), f.DataURI()}})
+		}
+	}
+	return parts
 }
 
 type chatCall struct {
@@ -134,14 +167,20 @@ func chatTurn(t *wire.Turn) (ms []chatText) {
 		ms = append(ms, chatText{Role: "tool", Content: &r.Text, CallID: r.ID})
 	}
 	text := t.Text()
-	if text == "" && len(t.Calls) == 0 && t.Role != messages.RoleAssistant {
+	parts := chatFiles(t)
+	if text == "" && len(parts) == 0 && len(t.Calls) == 0 && t.Role != messages.RoleAssistant {
 		return ms
 	}
 	own := chatText{Role: "user"}
 	if t.Role == messages.RoleAssistant {
 		own.Role = "assistant"
 	}
-	if text != "" || len(t.Calls) == 0 {
+	switch {
+	case len(parts) > 0 && text != "":
+		own.Content = append(parts, chatPart{Type: "text", Text: text})
+	case len(parts) > 0:
+		own.Content = parts
+	case text != "" || len(t.Calls) == 0:
 		own.Content = &text
 	}
 	for _, c := range t.Calls {

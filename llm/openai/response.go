@@ -64,7 +64,14 @@ type responseTool struct {
 type (
 	textItem struct {
 		Role    string `json:"role"`
-		Content string `json:"content"`
+		Content any    `json:"content"` // string or []inputPart
+	}
+	inputPart struct {
+		Type  string `json:"type"`
+		Text  string `json:"text,omitempty"`
+		Image string `json:"image_url,omitempty"`
+		Name  string `json:"filename,omitempty"`
+		Data  string `json:"file_data,omitempty"`
 	}
 	callItem struct {
 		Type      string `json:"type"` // function_call
@@ -171,13 +178,37 @@ func responseTurn(t *wire.Turn) (items []any) {
 	case messages.RoleSystem:
 		role = "system"
 	}
-	if text := t.Text(); text != "" {
+	text := t.Text()
+	switch parts := inputFiles(t); {
+	case len(parts) > 0:
+		if text != "" {
+			parts = append(parts, inputPart{Type: "input_text", Text: text})
+		}
+		items = append(items, textItem{Role: role, Content: parts})
+	case text != "":
 		items = append(items, textItem{Role: role, Content: text})
 	}
 	for _, c := range t.Calls {
 		items = append(items, callItem{Type: "function_call", CallID: c.ID, Name: c.Name, Arguments: string(c.Object())})
 	}
 	return items
+}
+
+// TakesPart implements wire.PartsTaker.
+func (response) TakesPart(mediaType string) bool {
+	return wire.Picture(mediaType) || mediaType == "application/pdf"
+}
+
+// inputFiles returns the files of a turn.
+func inputFiles(t *wire.Turn) (parts []inputPart) {
+	for i := range t.Files {
+		if f := &t.Files[i]; f.IsPicture() {
+			parts = append(parts, inputPart{Type: "input_image", Image: f.DataURI()})
+		} else {
+			parts = append(parts, inputPart{Type: "input_file", Name: f.Titled(i), Data: f.DataURI()})
+		}
+	}
+	return parts
 }
 
 // Events implements wire.Vendor.

@@ -124,6 +124,9 @@ func (s *Script) Len() (matched, ordered int) { return len(s.matched), len(s.ord
 // Request.Ordinal without matched requests counts those for which Ordered is true.
 func (s *Script) Ordered(req llm.Request) bool { return s.find(lastUser(req.Messages)) == nil }
 
+// TakesPart implements what llm.Request.Files asks for: a script takes all, and looks at none.
+func (s *Script) TakesPart(string) bool { return true }
+
 // find returns the first matching line, or nil.
 func (s *Script) find(input string, ok bool) *reply {
 	if !ok {

@@ -22,6 +22,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 		text = p.Userdata
 	}
 	a.add(&Event{Type: User, Content: text})
+	a.messages[len(a.messages)-1].Parts = p.Parts
 	for i := range p.Replies {
 		x.reply(&a, &p.Replies[i])
 	}
@@ -60,6 +61,9 @@ func (x Dialect) item(a *assembly, it *messages.Item) {
 		t = Respond
 	}
 	a.add(&Event{Type: t, Content: strings.TrimSpace(it.Text)})
+	if t == User {
+		a.messages[len(a.messages)-1].Parts = it.Parts
+	}
 	for j := range it.Replies {
 		x.reply(a, &it.Replies[j])
 	}

@@ -15,7 +15,7 @@ func (x Dialect) Past(it *messages.Item) []messages.Message {
 	if x.Rendering >= 2 && x.Kept > 0 {
 		text = it.Text + resultLines(it.Calls, x.Kept)
 	}
-	return []messages.Message{{Role: it.Role, Text: text}}
+	return []messages.Message{{Role: it.Role, Text: text, Parts: it.Parts}}
 }
 
 // resultLines are actionLines with results of at most so many bytes together. A result is

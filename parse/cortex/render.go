@@ -48,7 +48,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	if text == "" {
 		text = p.Userdata
 	}
-	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	out = append(out, messages.Message{Role: messages.RoleUser, Text: text, Parts: p.Parts})
 	for i := range p.Replies {
 		r := &p.Replies[i]
 		told := r.Told

@@ -76,7 +76,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 			b = append(append(b, '\n'), Defuse(joined)...)
 		}
 	}
-	return append(out, messages.Message{Role: messages.RoleUser, Text: string(b)})
+	return append(out, messages.Message{Role: messages.RoleUser, Text: string(b), Parts: p.Parts})
 }
 
 // AppendResult appends the result line of an action, without a line end. result is JSON; "" is

@@ -13,14 +13,14 @@ func (x Dialect) Past(it *messages.Item) []messages.Message {
 		if text == "" {
 			return nil
 		}
-		return []messages.Message{{Role: it.Role, Text: text}}
+		return []messages.Message{{Role: it.Role, Text: text, Parts: it.Parts}}
 	}
 	if it.Role == messages.RoleAssistant {
 		text = Visible(text)
 	} else {
 		text = Defuse(text)
 	}
-	return []messages.Message{{Role: it.Role, Text: text}}
+	return []messages.Message{{Role: it.Role, Text: text, Parts: it.Parts}}
 }
 
 // Tell returns nil: the results of a run are in the message of its user.

@@ -20,7 +20,7 @@ func (x Dialect) render(p *messages.Projection) []messages.Message {
 	if text == "" {
 		text = p.Userdata
 	}
-	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	out = append(out, messages.Message{Role: messages.RoleUser, Text: text, Parts: p.Parts})
 	tools := map[string]bool{}
 	for i := range p.Tools {
 		tools[p.Tools[i].Name] = true

@@ -56,7 +56,7 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	if text == "" {
 		text = p.Userdata
 	}
-	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	out = append(out, messages.Message{Role: messages.RoleUser, Text: text, Parts: p.Parts})
 	if d.Rendering >= 2 && len(p.Replies) > 0 && p.Broken == "" { // each said nothing
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: askAgain})
 	}

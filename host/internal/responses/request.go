@@ -32,6 +32,8 @@ const MaxItems = 4096
 type Item struct {
 	messages.Said
 	Ref *ID
+
+	parts []Part // of the last one
 }
 
 // Request is what a request asks.
@@ -40,6 +42,7 @@ type Request struct {
 	Instructions string
 	// Text is the message, the last item of the input; Before are those in front of it.
 	Text   string
+	Parts  []Part // of the message
 	Before []Item
 	Stream bool
 	// Store says that the response may be gone on with.
@@ -297,7 +300,7 @@ func (q *Request) input(raw json.RawMessage) error {
 	if last.Ref != nil || last.Role != messages.RoleUser || items[len(items)-1].Role != "user" {
 		return refused("input["+strconv.Itoa(len(items)-1)+"]", "the last item is the user's message")
 	}
-	if q.Text = last.Text; len(all) > 1 {
+	if q.Text, q.Parts = last.Text, last.parts; len(all) > 1 {
 		q.Before = all[:len(all)-1]
 	}
 	return nil
@@ -326,7 +329,7 @@ func (it *item) read(at string, last bool) (*Item, error) {
 	default:
 		return nil, refused(at+".role", "want user, assistant, system or developer")
 	}
-	text, err := content(it.Content, at+".content", last)
+	text, parts, err := content(it.Content, at+".content", last)
 	if err != nil {
 		return nil, err
 	}
@@ -336,46 +339,79 @@ func (it *item) read(at string, last bool) (*Item, error) {
 		}
 		return nil, nil
 	}
-	return &Item{Said: messages.Said{Role: role, Text: text}}, nil
+	return &Item{Said: messages.Said{Role: role, Text: text}, parts: parts}, nil
 }
 
 // leftOut stands in an earlier message for what is no text.
 const leftOut = "[not shown: "
 
-// content reads the text of a message. In an earlier one a picture, file or sound is left out.
-func content(raw json.RawMessage, at string, last bool) (string, error) {
+// Part is a picture or a file of the last message.
+type Part struct {
+	At   string // the field of its address
+	Name string
+	URI  string // its address
+}
+
+// content reads a message. In an earlier one a picture, file or sound is left out.
+func content(raw json.RawMessage, at string, last bool) (string, []Part, error) {
 	var text string
 	if !given(raw) {
-		return "", nil
+		return "", nil, nil
 	}
 	if json.Unmarshal(raw, &text) == nil {
-		return text, nil
+		return text, nil, nil
 	}
-	var parts []struct {
-		Type    string `json:"type"`
-		Text    string `json:"text"`
-		Refusal string `json:"refusal"`
-	}
+	var parts []contentPart
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return "", refused(at, "want a text, or a list of parts")
+		return "", nil, refused(at, "want a text, or a list of parts")
 	}
 	var all strings.Builder
+	var sent []Part
+	texts := 0
 	for i, p := range parts {
+		here := at + "[" + strconv.Itoa(i) + "]"
 		piece := p.Text + p.Refusal
 		switch p.Type {
 		case "input_text", "output_text", "text", "refusal":
 		case "input_image", "input_file", "input_audio":
 			if last {
-				return "", refused(at+"["+strconv.Itoa(i)+"]", "only text is taken")
+				one, err := p.sent(here)
+				if err != nil {
+					return "", nil, err
+				}
+				sent = append(sent, one)
+				continue
 			}
 			piece = leftOut + strings.TrimPrefix(p.Type, "input_") + "]"
 		default:
-			return "", refused(at+"["+strconv.Itoa(i)+"].type", "only text is taken")
+			return "", nil, refused(here+".type", "text, pictures and files are taken")
 		}
-		if i > 0 {
+		if texts++; texts > 1 {
 			all.WriteByte('\n')
 		}
 		all.WriteString(piece)
 	}
-	return all.String(), nil
+	return all.String(), sent, nil
+}
+
+type contentPart struct {
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Refusal string `json:"refusal"`
+	Image   string `json:"image_url"`
+	Name    string `json:"filename"`
+	Data    string `json:"file_data"`
+}
+
+// sent is a part of the last message that is no text.
+func (p *contentPart) sent(at string) (Part, error) {
+	switch {
+	case p.Type == "input_audio":
+		return Part{}, refused(at+".type", "text, pictures and files are taken")
+	case p.Type == "input_image" && p.Image != "":
+		return Part{At: at + ".image_url", URI: p.Image}, nil
+	case p.Type == "input_file" && p.Data != "":
+		return Part{At: at + ".file_data", Name: p.Name, URI: p.Data}, nil
+	}
+	return Part{}, refused(at, "no files are stored here: send the bytes of a picture as image_url, of a file as file_data")
 }

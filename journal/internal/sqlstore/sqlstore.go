@@ -83,7 +83,7 @@ const (
 // Kinds of records, as lists in SQL.
 var (
 	saidKinds   = listed(journal.SaidKinds...)
-	namingKinds = listed(messages.KindModelRequest, messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
+	namingKinds = listed(messages.KindInput, messages.KindModelRequest, messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
 )
 
 func listed(kinds ...messages.Kind) string {

@@ -111,6 +111,24 @@ func (m *Model) source(req *llm.Request) string {
 // CallsTools reports whether tools of a request are sent as functions.
 func (m *Model) CallsTools() bool { return true }
 
+// PartsTaker is an optional interface of a Vendor.
+type PartsTaker interface{ TakesPart(mediaType string) bool }
+
+// TakesPart reports whether the vendor is sent parts of a type.
+func (m *Model) TakesPart(mediaType string) bool {
+	t, ok := m.cfg.Vendor.(PartsTaker)
+	return ok && t.TakesPart(mediaType)
+}
+
+// Picture reports whether a media type is one of the pictures that most vendors take.
+func Picture(mediaType string) bool {
+	switch mediaType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return true
+	}
+	return false
+}
+
 // Object parses a JSON object for an SDK.
 func Object(text string) (map[string]any, error) {
 	var o map[string]any

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"slices"
 	"strconv"
@@ -29,9 +31,25 @@ type Turn struct {
 	Role    messages.Role
 	Results []native.Result // of the calls of the turn before, before the texts
 	Items   []Raw           // parts that this provider wants back, before all else
+	Files   []File          // of a user, before the texts
 	Texts   []string
 	Calls   []native.Call // after the texts
 }
+
+// File is a picture or a file of a turn.
+type File struct {
+	messages.Part
+	Data []byte
+}
+
+// Base64 is the file's bytes as text.
+func (f *File) Base64() string { return base64.StdEncoding.EncodeToString(f.Data) }
+
+// DataURI is the file as the address of itself.
+func (f *File) DataURI() string { return "data:" + f.Type + ";base64," + f.Base64() }
+
+// Titled is the file's name, or one made of its place among the files of a turn.
+func (f *File) Titled(i int) string { return cmp.Or(f.Name, "file-"+strconv.Itoa(i+1)) }
 
 // earlier is the first user message of a prompt that begins with a reply, as a cut history may.
 const earlier = "(Earlier messages are left out.)"
@@ -80,6 +98,7 @@ func (a *Ask) turns(from int, inPlace bool) Turns {
 		switch {
 		case own != nil && own[i-first] != nil:
 			next.take(own[i-first], i, a.Source)
+		case strings.TrimSpace(m.Text) == "" && len(m.Parts) > 0:
 		case strings.TrimSpace(m.Text) == "":
 			continue
 		case m.Role == messages.RoleSystem && !inPlace:
@@ -88,9 +107,15 @@ func (a *Ask) turns(from int, inPlace bool) Turns {
 		default:
 			next.Texts = []string{m.Text}
 		}
+		for _, p := range m.Parts {
+			if data, ok := a.Files[p.Digest]; ok {
+				next.Files = append(next.Files, File{p, data})
+			}
+		}
 		if n := len(out.Turns); n > 0 && out.Turns[n-1].Role == m.Role {
 			last := &out.Turns[n-1]
 			last.Items = append(last.Items, next.Items...)
+			last.Files = append(last.Files, next.Files...)
 			last.Texts = append(last.Texts, next.Texts...)
 			last.Calls, last.Results = append(last.Calls, next.Calls...), append(last.Results, next.Results...)
 			continue

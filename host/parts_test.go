@@ -1,0 +1,129 @@
+package host_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// seer is a model that takes pictures and PDF, and says what it sees.
+type seer struct{}
+
+func (seer) TakesPart(mediaType string) bool { return mediaType != "text/plain" }
+
+func (seer) Stream(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	var said strings.Builder
+	for _, m := range req.Messages {
+		if m.Role == messages.RoleUser {
+			said.WriteString("[" + m.Text)
+			for _, p := range m.Parts {
+				fmt.Fprintf(&said, " %s %s %d", p.Type, p.Name, len(req.Files[p.Digest]))
+			}
+			said.WriteString("]")
+		}
+	}
+	return func(yield func(llm.Chunk, error) bool) {
+		if yield(llm.Chunk{Text: []byte(said.String())}, nil) {
+			yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+		}
+	}
+}
+
+const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=" // the head of a PNG of one pixel, 29 bytes
+
+// Pictures and files come in by every door that has a form for them, and stay in the session.
+func TestParts(t *testing.T) {
+	pdf := base64.StdEncoding.EncodeToString([]byte("%PDF-1.7"))
+	const seen = "[look image/png  29 application/pdf a.pdf 8]"
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("seer", seer{})}, func(t *testing.T, c client) {
+		if w := c.raw(t.Context(), "POST", "/v1/sessions", `{"id": "s", "agent": "seer"}`); w.Code != 201 {
+			t.Fatal(w.Code, w.Body)
+		}
+		for _, row := range [][2]string{
+			{`{"input": "look", "parts": [{"data": "` + dot + `"}, {"name": "a.pdf", "type": "application/pdf", "data": "` + pdf + `"}]}`, seen},
+			{`{"input": "and now?"}`, seen + "[and now?]"},
+		} {
+			w := c.raw(t.Context(), "POST", "/v1/sessions/s/runs?wait=1m", row[0])
+			var v struct{ Text string }
+			if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 200 || v.Text != row[1] {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+		for _, path := range []string{"/v1/sessions/s/records", "/v1/sessions/s/events?wait=none"} {
+			if w := c.raw(t.Context(), "GET", path, ""); strings.Contains(w.Body.String(), dot) {
+				t.Errorf("%s has the bytes", path)
+			}
+		}
+		if got := c.chat(0, `{"model": "seer", "messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,`+dot+`", "detail": "low"}},
+			{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,`+pdf+`"}}]}]}`); got.text != seen {
+			t.Errorf("chat: %+v", got)
+		}
+		first := c.respond(`{"model": "seer", "input": [{"role": "user", "content": [{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": "data:image/png;base64,` + dot + `"},
+			{"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,` + pdf + `"}]}]}`)
+		if first.Text != seen {
+			t.Errorf("responses: %+v", first)
+		}
+		if got := c.respond(`{"model": "seer", "input": "and now?"` + previous(first.ID) + `}`); got.Text != seen+"[and now?]" {
+			t.Errorf("responses, the next: %+v", got)
+		}
+	})
+}
+
+// What is no part is refused where it is wrong, and nothing is begun or fetched.
+func TestPartsRefused(t *testing.T) {
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("seer", seer{})}, func(t *testing.T, c client) {
+		if w := c.raw(t.Context(), "POST", "/v1/sessions", `{"id": "s", "agent": "seer"}`); w.Code != 201 {
+			t.Fatal(w.Code, w.Body)
+		}
+		for body, field := range map[string]string{
+			`{"data": "` + dot + `\n"}`:                              "parts[0].data",
+			`{"data": "iVBORw0KGgo"}`:                                "parts[0].data",
+			`{"data": "` + strings.Repeat("=", 100_000) + `"}`:       "parts[0].data",
+			`{"data": "iVBORw0KGgp="}`:                               "parts[0].data",
+			`{"data": "", "type": "image/png"}`:                      "parts[0].data",
+			`{"data": "` + dot + `", "type": "image/gif"}`:           "parts[0].data",
+			`{"data": "aGVsbG8="}`:                                   "parts[0].type",
+			`{"data": "` + dot + `", "name": "../x"}`:                "parts[0].name",
+			strings.Repeat(`{"data": ""},`, 70_000) + `{"data": ""}`: "body.parts",
+		} {
+			w := c.raw(t.Context(), "POST", "/v1/sessions/s/runs", `{"input": "x", "parts": [`+body+`]}`)
+			var p struct{ Code, Field string }
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code/100 != 4 || p.Code != "ERR_INVALID" || p.Field != field {
+				t.Errorf("%.60s: %d %.300s", body, w.Code, w.Body)
+			}
+		}
+		for _, uri := range []string{"https://example.com/x.png", "file:///etc/passwd", "data:image/png," + dot, "data:;base64," + dot, ""} {
+			for i, got := range []struct{ code, param string }{
+				func() (g struct{ code, param string }) {
+					r := c.chat(0, `{"model": "seer", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": `+strconv.Quote(uri)+`}}]}]}`)
+					g.code, g.param = r.code, r.param
+					return g
+				}(),
+				func() (g struct{ code, param string }) {
+					r := c.respond(`{"model": "seer", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": ` + strconv.Quote(uri) + `}]}]}`)
+					g.code, g.param = r.code, r.param
+					return g
+				}(),
+			} {
+				if got.code != "ERR_INVALID" || !strings.Contains(got.param, "content[1]") {
+					t.Errorf("%d %q: %+v", i, uri, got)
+				}
+			}
+		}
+		w := c.raw(t.Context(), "GET", "/v1/sessions/s", "")
+		var v struct{ Run int64 }
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || v.Run != 0 {
+			t.Errorf("%s", w.Body)
+		}
+	})
+}
