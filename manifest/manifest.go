@@ -116,7 +116,7 @@ type Model struct {
 
 // ModelSession is a conversation that the provider keeps: model.session.
 type ModelSession struct {
-	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" later:"realtime|live" doc:"How the provider keeps it. When it is given, auto uses it also at another base_url."`
+	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" later:"live" doc:"How the provider keeps it: Responses over WebSockets, or Realtime, which also is how a model is asked without a conversation. When it is given, auto uses it also at another base_url."`
 	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; 60s when nothing is said."`
 	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; 55m when nothing is said."`
 }
@@ -157,6 +157,10 @@ const (
 	ModeResume = "resume"
 	ModeReplay = "replay"
 )
+
+// TransportRealtime is a ModelSession.Transport that is an interface of its own, as those of
+// Model.API are.
+const TransportRealtime = "realtime"
 
 // How much of a primer the model gets.
 const (

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/gemini"
 	"github.com/seed14be6753/stile/llm/openai"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -27,10 +29,26 @@ func keepers() map[string]llm.Provider {
 	return map[string]llm.Provider{"openai": openai.Provider(func(name string) (string, bool) { v, ok := env[name]; return v, ok })}
 }
 
+// over runs a test over each transport of conversations.
+func over(t *testing.T, test func(t *testing.T, transport string)) {
+	for _, transport := range []string{"responses_ws", "realtime"} {
+		t.Run(transport, func(t *testing.T) { test(t, transport) })
+	}
+}
+
 // resuming is an agent whose model is asked over conversations, with the tool own.double.
 func resuming(t testing.TB, dialect, mode, url, more string) *stile.Agent {
 	t.Helper()
-	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {provider: openai, model: m-1, base_url: %q, secret: THE_KEY, api: responses, mode: %s%s}\n", dialect, url+"/v1", mode, more))
+	return resumingOver(t, "responses_ws", dialect, mode, url, more)
+}
+
+func resumingOver(t testing.TB, transport, dialect, mode, url, more string) *stile.Agent {
+	t.Helper()
+	api := "api: responses"
+	if transport == "realtime" {
+		api = "session: {transport: realtime}"
+	}
+	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {provider: openai, model: m-1, base_url: %q, secret: THE_KEY, %s, mode: %s%s}\n", dialect, url+"/v1", api, mode, more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,102 +112,106 @@ const doubles = `<execute>[{"name":"own.double","args":{"text":"ab"}}]</execute>
 // A generation over an open conversation sends what is new alone, within a run and from run to
 // run, in every dialect whose prompts grow at their end.
 func TestResumeSendsWhatIsNew(t *testing.T) {
-	const result = `user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>`
-	t.Run("cogency", func(t *testing.T) {
-		replies := []string{"Let me see. " + doubles, "It is abab.", "You are welcome."}
-		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{replies[c.N-1]}}
-		})
-		rt := start(t, stile.Config{Providers: keepers()})
-		s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ""))
-		wantDone(t, ask(t, s, "double ab"))
-		wantDone(t, ask(t, s, "thanks"))
-		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
-		seen := srv.Seen()
-		for i, want := range []string{"system|user: double ab", result, "user: thanks"} {
-			if got := itemized(seen[i].New); got != want {
-				t.Errorf("request %d sent %q, want %q", i+1, got, want)
+	over(t, func(t *testing.T, transport string) {
+		const result = `user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>`
+		t.Run("cogency", func(t *testing.T) {
+			replies := []string{"Let me see. " + doubles, "It is abab.", "You are welcome."}
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: []string{replies[c.N-1]}}
+			})
+			rt := start(t, stile.Config{Providers: keepers()})
+			s := open(t, rt, "s", resumingOver(t, transport, "cogency", "resume", srv.URL, ""))
+			wantDone(t, ask(t, s, "double ab"))
+			wantDone(t, ask(t, s, "thanks"))
+			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
+			seen := srv.Seen()
+			for i, want := range []string{"system|user: double ab", result, "user: thanks"} {
+				if got := itemized(seen[i].New); got != want {
+					t.Errorf("request %d sent %q, want %q", i+1, got, want)
+				}
 			}
-		}
-		if got, want := itemized(seen[2].All), "system|user: double ab|assistant: "+replies[0]+"|"+result+"|assistant: It is abab.|user: thanks"; got != want {
-			t.Errorf("the provider has\n%s\nwant\n%s", got, want)
-		}
-		if srv.Conns() != 1 || seen[0].Key != "sk-live-1" {
-			t.Errorf("%d connections, key %q", srv.Conns(), seen[0].Key)
-		}
-	})
-	t.Run("cogency native", func(t *testing.T) {
-		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-			if c.N == 1 {
-				return wiretest.Response{Text: []string{"Let me see."}, Calls: []wiretest.Called{{ID: "id-1", Name: "own_double", Args: `{"text": "ab"}`}, {ID: "id-2", Name: "own_double", Args: `{"text":"cd"}`}}}
+			if got, want := itemized(seen[2].All), "system|user: double ab|assistant: "+replies[0]+"|"+result+"|assistant: It is abab.|user: thanks"; got != want {
+				t.Errorf("the provider has\n%s\nwant\n%s", got, want)
 			}
-			return wiretest.Response{Text: []string{"Both are done."}}
+			if srv.Conns() != 1 || seen[0].Key != "sk-live-1" {
+				t.Errorf("%d connections, key %q", srv.Conns(), seen[0].Key)
+			}
 		})
-		rt := start(t, stile.Config{Providers: keepers()})
-		s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ", tool_calls: native"))
-		wantDone(t, ask(t, s, "go"))
-		wantDone(t, ask(t, s, "thanks"))
-		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
-		if got := itemized(srv.Seen()[1].New); !strings.HasPrefix(got, "function_call_output id-1: ") || !strings.Contains(got, "|function_call_output id-2: ") || strings.Contains(got, "user") {
-			t.Errorf("results went as %q", got)
-		}
-	})
-	t.Run("kitsu", func(t *testing.T) {
-		// The model does not see again what it wrote before a token: the question goes once
-		// more, with the result, from the point before it.
-		replies := []string{"Hello.", "I look.\n<action:get_time>", "It is late.", "You are welcome."}
-		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{replies[min(c.N, len(replies))-1]}}
+		t.Run("cogency native", func(t *testing.T) {
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+				if c.N == 1 {
+					return wiretest.Response{Text: []string{"Let me see."}, Calls: []wiretest.Called{{ID: "id-1", Name: "own_double", Args: `{"text": "ab"}`}, {ID: "id-2", Name: "own_double", Args: `{"text":"cd"}`}}}
+				}
+				return wiretest.Response{Text: []string{"Both are done."}}
+			})
+			rt := start(t, stile.Config{Providers: keepers()})
+			s := open(t, rt, "s", resumingOver(t, transport, "cogency", "resume", srv.URL, ", tool_calls: native"))
+			wantDone(t, ask(t, s, "go"))
+			wantDone(t, ask(t, s, "thanks"))
+			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "resume 1: 1 of 6")
+			if got := itemized(srv.Seen()[1].New); !strings.HasPrefix(got, "function_call_output id-1: ") || !strings.Contains(got, "|function_call_output id-2: ") || strings.Contains(got, "user") {
+				t.Errorf("results went as %q", got)
+			}
 		})
-		srv.Keep = 3
-		rt := start(t, stile.Config{Providers: keepers()})
-		s := open(t, rt, "s", resuming(t, "kitsu", "resume", srv.URL, ""))
-		for _, text := range []string{"hello", "what time is it?", "thanks"} {
-			wantDone(t, ask(t, s, text))
-		}
-		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 3 of 6")
-		if got := itemized(srv.Seen()[3].All); strings.Contains(got, "I look") || strings.Contains(got, "Tool result") || !strings.HasSuffix(got, "user: what time is it?|assistant: It is late.|user: thanks") {
-			t.Errorf("the provider has %s", got)
-		}
-	})
-	t.Run("plain", func(t *testing.T) {
-		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{"Hel", "lo ", fmt.Sprint(c.N), "\n"}}
+		t.Run("kitsu", func(t *testing.T) {
+			// The model does not see again what it wrote before a token: the question goes once
+			// more, with the result, from the point before it.
+			replies := []string{"Hello.", "I look.\n<action:get_time>", "It is late.", "You are welcome."}
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: []string{replies[min(c.N, len(replies))-1]}}
+			})
+			srv.Keep = 3
+			rt := start(t, stile.Config{Providers: keepers()})
+			s := open(t, rt, "s", resumingOver(t, transport, "kitsu", "resume", srv.URL, ""))
+			for _, text := range []string{"hello", "what time is it?", "thanks"} {
+				wantDone(t, ask(t, s, text))
+			}
+			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 3 of 6")
+			if got := itemized(srv.Seen()[3].All); strings.Contains(got, "I look") || strings.Contains(got, "Tool result") || !strings.HasSuffix(got, "user: what time is it?|assistant: It is late.|user: thanks") {
+				t.Errorf("the provider has %s", got)
+			}
 		})
-		rt := start(t, stile.Config{Providers: keepers()})
-		s := open(t, rt, "s", resuming(t, "plain", "resume", srv.URL, ""))
-		for range 3 {
-			wantDone(t, ask(t, s, "hello"))
-		}
-		wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
+		t.Run("plain", func(t *testing.T) {
+			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+				return wiretest.Response{Text: []string{"Hel", "lo ", fmt.Sprint(c.N), "\n"}}
+			})
+			rt := start(t, stile.Config{Providers: keepers()})
+			s := open(t, rt, "s", resumingOver(t, transport, "plain", "resume", srv.URL, ""))
+			for range 3 {
+				wantDone(t, ask(t, s, "hello"))
+			}
+			wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
+		})
 	})
 }
 
 // What a model writes behind the end of its calls never becomes its history: the conversation
 // goes on from the point before that reply.
 func TestResumeForgetsWhatCameBehind(t *testing.T) {
-	for name, keep := range map[string]int{"the provider keeps the point": 2, "it does not": 1} {
-		t.Run(name, func(t *testing.T) {
-			replies := [][]string{{"Hello."}, {"Let me see. ", doubles, " I know already: zz"}, {"It is abab."}}
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: replies[min(len(c.All)/2-1, 2)]}
+	over(t, func(t *testing.T, transport string) {
+		for name, keep := range map[string]int{"the provider keeps the point": 2, "it does not": 1} {
+			t.Run(name, func(t *testing.T) {
+				replies := [][]string{{"Hello."}, {"Let me see. ", doubles, " I know already: zz"}, {"It is abab."}}
+				srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+					return wiretest.Response{Text: replies[min(len(c.All)/2-1, 2)]}
+				})
+				srv.Keep = keep
+				rt := start(t, stile.Config{Providers: keepers()})
+				s := open(t, rt, "s", resumingOver(t, transport, "cogency", "resume", srv.URL, ""))
+				wantDone(t, ask(t, s, "hello"))
+				wantDone(t, ask(t, s, "double ab"))
+				want := []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 REPLY", "resume 1: 3 of 6"}
+				if keep == 1 && transport == "responses_ws" { // Realtime has one conversation
+					want = append(want, "seeded 1 LOST", "resume 1: 6 of 6")
+				}
+				wantTalked(t, records(t, s), want...)
+				seen := srv.Seen()
+				if got := itemized(seen[len(seen)-1].All); strings.Contains(got, "zz") || !strings.Contains(got, "|assistant: Let me see.\n\n"+doubles+"|user: <results>") {
+					t.Errorf("the provider has %s", got)
+				}
 			})
-			srv.Keep = keep
-			rt := start(t, stile.Config{Providers: keepers()})
-			s := open(t, rt, "s", resuming(t, "cogency", "resume", srv.URL, ""))
-			wantDone(t, ask(t, s, "hello"))
-			wantDone(t, ask(t, s, "double ab"))
-			want := []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 REPLY", "resume 1: 3 of 6"}
-			if keep == 1 {
-				want = append(want, "seeded 1 LOST", "resume 1: 6 of 6")
-			}
-			wantTalked(t, records(t, s), want...)
-			seen := srv.Seen()
-			if got := itemized(seen[len(seen)-1].All); strings.Contains(got, "zz") || !strings.Contains(got, "|assistant: Let me see.\n\n"+doubles+"|user: <results>") {
-				t.Errorf("the provider has %s", got)
-			}
-		})
-	}
+		}
+	})
 }
 
 // A run goes on without a conversation that cannot be had, the next one tries again; resume
@@ -226,116 +248,179 @@ func TestAutoFallsBack(t *testing.T) {
 	wantTalked(t, records(t, other), "replay")
 }
 
-// The records of a session are the same with conversations as without, but for what they say of
-// these; a replay gives them again, and asks no provider.
-func TestResumeHasTheSameRecords(t *testing.T) {
-	for dialect, replies := range map[string][]string{
-		"plain":   {"Hello.", "Hello again.", "Bye."},
-		"kitsu":   {"I look.\n<action:continue reason=\"more\">", "Hello.", "Hello again.", "Bye."},
-		"cogency": {"Let me see. " + doubles + " behind it", "Well: " + doubles, "Hello.", doubles + " more", "Hello again.", "Bye. <end> or not"},
+// Realtime has no requests without a connection: what goes on without a conversation has a
+// connection for each request. A provider's limit is another connection, and no fallback.
+func TestRealtimeFallsBack(t *testing.T) {
+	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+		switch {
+		case c.N == 4:
+			return wiretest.Response{Error: "session_expired"}
+		case c.All[len(c.All)-1].Text == "double ab":
+			return wiretest.Response{Text: []string{doubles}}
+		}
+		return wiretest.Response{Text: []string{"Well."}}
+	})
+	srv.Refuse = func(conn int) (int, string) {
+		if conn == 1 {
+			return 404, `{"error":{"message":"no sockets here"}}`
+		}
+		return 0, ""
+	}
+	rt := start(t, stile.Config{Providers: keepers()})
+	a := resumingOver(t, "realtime", "cogency", "auto", srv.URL, "")
+	s := open(t, rt, "s", a)
+	for _, text := range []string{"double ab", "thanks", "thanks"} {
+		wantDone(t, ask(t, s, text))
+	}
+	wantTalked(t, records(t, s), "fallback 0 STATUS_404", "replay", "replay", "opened 1", "resume 1: 6 of 6", "resume 1: 1 of 8", "expired 1 LIMIT", "opened 2", "resume 2: 8 of 8")
+	if srv.Conns() != 5 {
+		t.Errorf("%d connections", srv.Conns())
+	}
+	if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+		t.Error(err)
+	}
+}
+
+// What cannot be had is refused when the agent is opened, at the setting that asks for it.
+func TestRealtimeIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ dialect, model, field, says string }{
+		"another interface": {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', api: chat, session: {transport: realtime}", "model.session.transport", "leave model.api out"},
+		"another provider":  {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1/v1', session: {transport: realtime}", "model.session.transport", "provider gemini"},
+		"a dialect":         {"cortex", "provider: openai, model: m, base_url: 'http://localhost:1/v1', mode: resume, session: {transport: realtime}", "model.mode", "cortex"},
+		"whole replies":     {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', stream: false, session: {transport: realtime}", "model.stream", "in one piece"},
 	} {
-		t.Run(dialect, func(t *testing.T) {
-			journals := map[string][]string{}
-			sizes := map[string]int64{}
-			for _, mode := range []string{"resume", "replay"} {
-				srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: strings.SplitAfter(replies[c.N-1], " "), Usage: wiretest.Counts{All: 10, Output: 5}}
-				})
-				rt := start(t, stile.Config{Providers: keepers()})
-				a := resuming(t, dialect, mode, srv.URL, "")
-				s := open(t, rt, "s", a)
-				for _, text := range []string{"one", "two", "three"} {
-					wantDone(t, ask(t, s, text))
-				}
-				recs := records(t, s)
-				conns := srv.Conns()
-				if _, err := rt.Replay(t.Context(), "s", a); err != nil || srv.Conns() != conns || len(srv.Seen()) != len(replies) {
-					t.Errorf("%s: replay: %v; %d requests", mode, err, len(srv.Seen()))
-				}
-				sizes[mode] = srv.Sent()
-				for _, r := range recs {
-					switch b := r.Body.(type) {
-					case *messages.ModelSession, *messages.SessionOpened, *messages.ModelChunk, *messages.ModelReply:
-						continue // of replies the next prompt tells: their cuts are a matter of time
-					case *messages.TurnDecided:
-						b.LatencyMS = 0
-					case *messages.ModelRequest:
-						b.Mode, b.Session, b.Sent, b.SentBytes = "", 0, 0, 0
-					case *messages.TurnBegin:
-						b.Nonce, b.Manifest = "", messages.Digest{}
-					case *messages.RunBegin:
-						b.Input = 0 // a position
-					case *messages.ActionStarted:
-						b.Key = ""
-					}
-					text, err := json.Marshal(r.Body)
-					if err != nil {
-						t.Fatal(err)
-					}
-					journals[mode] = append(journals[mode], string(r.Body.Kind())+" "+string(text))
-				}
+		t.Run(name, func(t *testing.T) {
+			m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {%s}\n", c.dialect, c.model))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if diff := gocmp.Diff(journals["replay"], journals["resume"]); diff != "" {
-				t.Errorf("(-replay +resume)\n%s", diff)
-			}
-			if sizes["resume"] >= sizes["replay"] {
-				t.Errorf("%d bytes with conversations, %d without", sizes["resume"], sizes["replay"])
+			none := func(string) (string, bool) { return "", false }
+			rt := start(t, stile.Config{Providers: map[string]llm.Provider{"openai": openai.Provider(none), "gemini": gemini.Provider(none)}})
+			_, err = rt.Open(t.Context(), "s", &stile.Agent{Manifest: m})
+			var bad *messages.Error
+			if !errors.As(err, &bad) || bad.Code != messages.ErrConfig || bad.Field != c.field || !strings.Contains(bad.Detail, c.says) {
+				t.Errorf("%+v: %v", bad, err)
 			}
 		})
 	}
 }
 
+// The records of a session are the same with conversations as without, but for what they say of
+// these; a replay gives them again, and asks no provider.
+func TestResumeHasTheSameRecords(t *testing.T) {
+	over(t, func(t *testing.T, transport string) {
+		for dialect, replies := range map[string][]string{
+			"plain":   {"Hello.", "Hello again.", "Bye."},
+			"kitsu":   {"I look.\n<action:continue reason=\"more\">", "Hello.", "Hello again.", "Bye."},
+			"cogency": {"Let me see. " + doubles + " behind it", "Well: " + doubles, "Hello.", doubles + " more", "Hello again.", "Bye. <end> or not"},
+		} {
+			t.Run(dialect, func(t *testing.T) {
+				journals := map[string][]string{}
+				sizes := map[string]int64{}
+				for _, mode := range []string{"resume", "replay"} {
+					srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+						return wiretest.Response{Text: strings.SplitAfter(replies[c.N-1], " "), Usage: wiretest.Counts{All: 10, Output: 5}}
+					})
+					rt := start(t, stile.Config{Providers: keepers()})
+					a := resumingOver(t, transport, dialect, mode, srv.URL, "")
+					s := open(t, rt, "s", a)
+					for _, text := range []string{"one", "two", "three"} {
+						wantDone(t, ask(t, s, text))
+					}
+					recs := records(t, s)
+					conns := srv.Conns()
+					if _, err := rt.Replay(t.Context(), "s", a); err != nil || srv.Conns() != conns || len(srv.Seen()) != len(replies) {
+						t.Errorf("%s: replay: %v; %d requests", mode, err, len(srv.Seen()))
+					}
+					sizes[mode] = srv.Sent()
+					for _, r := range recs {
+						switch b := r.Body.(type) {
+						case *messages.ModelSession, *messages.SessionOpened, *messages.ModelChunk, *messages.ModelReply:
+							continue // of replies the next prompt tells: their cuts are a matter of time
+						case *messages.TurnDecided:
+							b.LatencyMS = 0
+						case *messages.ModelRequest:
+							b.Mode, b.Session, b.Sent, b.SentBytes = "", 0, 0, 0
+						case *messages.TurnBegin:
+							b.Nonce, b.Manifest = "", messages.Digest{}
+						case *messages.RunBegin:
+							b.Input = 0 // a position
+						case *messages.ActionStarted:
+							b.Key = ""
+						case *messages.ActionEnded:
+							b.MS = 0
+						}
+						text, err := json.Marshal(r.Body)
+						if err != nil {
+							t.Fatal(err)
+						}
+						journals[mode] = append(journals[mode], string(r.Body.Kind())+" "+string(text))
+					}
+				}
+				if diff := gocmp.Diff(journals["replay"], journals["resume"]); diff != "" {
+					t.Errorf("(-replay +resume)\n%s", diff)
+				}
+				if sizes["resume"] >= sizes["replay"] {
+					t.Errorf("%d bytes with conversations, %d without", sizes["resume"], sizes["replay"])
+				}
+			})
+		}
+	})
+}
+
 // A conversation ends with what it belongs to: a suspended turn, a session that sleeps, and the
 // time that it may rest. The next request has another one, and the records say why.
 func TestResumeLetsGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
-			if strings.HasSuffix(c.All[len(c.All)-1].Text, "double ab") {
-				return wiretest.Response{Text: []string{doubles}}
+	over(t, func(t *testing.T, transport string) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+				if strings.HasSuffix(c.All[len(c.All)-1].Text, "double ab") {
+					return wiretest.Response{Text: []string{doubles}}
+				}
+				return wiretest.Response{Text: []string{"Well."}}
+			})
+			m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: srv.Base})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return wiretest.Response{Text: []string{"Well."}}
-		})
-		m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: openai.Responses, Base: srv.Base})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rt := start(t, stile.Config{IdleTimeout: 10 * time.Minute})
-		a := resuming(t, "cogency", "resume", srv.URL, "")
-		a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume, Session: manifest.ModelSession{Idle: 30 * time.Second, MaxAge: 2 * time.Minute}}
-		a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"own.double": messages.GateConfirm}
-		a.Model, a.MayApprove = m, nil
-		s := open(t, rt, "s", a)
-		closed := func(want int) {
-			t.Helper()
-			if synctest.Wait(); srv.Open() != want {
-				t.Errorf("%d connections, want %d", srv.Open(), want)
+			rt := start(t, stile.Config{IdleTimeout: 10 * time.Minute})
+			a := resumingOver(t, transport, "cogency", "resume", srv.URL, "")
+			a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume, Session: manifest.ModelSession{Idle: 30 * time.Second, MaxAge: 2 * time.Minute}}
+			a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"own.double": messages.GateConfirm}
+			a.Model, a.MayApprove = m, nil
+			s := open(t, rt, "s", a)
+			closed := func(want int) {
+				t.Helper()
+				if synctest.Wait(); srv.Open() != want {
+					t.Errorf("%d connections, want %d", srv.Open(), want)
+				}
 			}
-		}
-		wantDone(t, ask(t, s, "hello"))
-		closed(1)
-		time.Sleep(29 * time.Second)
-		wantDone(t, ask(t, s, "hello"))
-		time.Sleep(31 * time.Second)
-		closed(0)
-		run := submit(t, s, "double ab")
-		q := asked(t, s)
-		closed(0)
-		if err := s.Approve(t.Context(), q, "grace"); err != nil {
-			t.Fatal(err)
-		}
-		wantDone(t, decision(t, run))
-		for range 5 {
-			time.Sleep(25 * time.Second)
 			wantDone(t, ask(t, s, "hello"))
-		}
-		closed(1)
-		wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2", "resume 2: 6 of 6",
-			"closed 2 SUSPENDED", "opened 3", "resume 3: 8 of 8", "resume 3: 1 of 10", "resume 3: 1 of 12", "resume 3: 1 of 14", "resume 3: 1 of 16",
-			"expired 3 AGE", "opened 4", "resume 4: 18 of 18")
-		if err := rt.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		closed(0)
+			closed(1)
+			time.Sleep(29 * time.Second)
+			wantDone(t, ask(t, s, "hello"))
+			time.Sleep(31 * time.Second)
+			closed(0)
+			run := submit(t, s, "double ab")
+			q := asked(t, s)
+			closed(0)
+			if err := s.Approve(t.Context(), q, "grace"); err != nil {
+				t.Fatal(err)
+			}
+			wantDone(t, decision(t, run))
+			for range 5 {
+				time.Sleep(25 * time.Second)
+				wantDone(t, ask(t, s, "hello"))
+			}
+			closed(1)
+			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2", "resume 2: 6 of 6",
+				"closed 2 SUSPENDED", "opened 3", "resume 3: 8 of 8", "resume 3: 1 of 10", "resume 3: 1 of 12", "resume 3: 1 of 14", "resume 3: 1 of 16",
+				"expired 3 AGE", "opened 4", "resume 4: 18 of 18")
+			if err := rt.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			closed(0)
+		})
 	})
 }
 

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -33,13 +34,32 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, err
 		if i > 0 {
 			at = fmt.Sprintf("model.fallback[%d]", i-1)
 		}
+		own := i == 0 && ownInterface(m.Model.Session.Transport)
+		if own {
+			if f.API != "" {
+				return nil, noTransport("is an interface of its own; leave model.api out", m)
+			}
+			f.API = m.Model.Session.Transport
+		}
 		port, err := e.provider(a, &f, at)
+		var bad *messages.Error
+		if own && errors.As(err, &bad) && bad.Field == "model.api" {
+			return nil, noTransport("is nothing that the provider "+f.Provider+" has", m)
+		}
 		if err != nil {
 			return nil, err
 		}
 		routes = append(routes, compiled.Route{Provider: f.Provider, Model: f.Model, Port: port, Options: f.Options.JSON(), Home: e.atHome(a, &f)})
 	}
 	return routes, nil
+}
+
+// ownInterface reports whether a transport of conversations is an interface of a provider, as
+// those of model.api are.
+func ownInterface(transport string) bool { return transport == manifest.TransportRealtime }
+
+func noTransport(why string, m *manifest.Manifest) error {
+	return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.session.transport", Detail: m.Model.Session.Transport + " " + why}
 }
 
 // own is the model that stands for every provider of the manifest; nil when there is none.

@@ -64,7 +64,7 @@ type Response struct {
 }
 
 // Talks is a provider on the loopback address that speaks OpenAI's Responses over WebSockets,
-// and keeps what it must for that: the latest conversations of each connection.
+// and Realtime, and keeps what it must for that: the latest conversations of each connection.
 type Talks struct {
 	URL string
 	// Keep is how many conversations of a connection can be gone on from; 0 is 2.
@@ -202,6 +202,10 @@ func (s *Talks) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			_, _ = w.Write([]byte(body))
 			return
 		}
+	}
+	if req.URL.Path == "/v1/realtime" && req.Method == http.MethodGet {
+		s.realtime(w, req, n)
+		return
 	}
 	if req.URL.Path != "/v1/responses" {
 		http.NotFound(w, req)

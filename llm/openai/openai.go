@@ -1,13 +1,14 @@
 // Package openai is a client of OpenAI's APIs, and of the many servers that are compatible with
 // them: Ollama, vLLM, llama.cpp, LM Studio.
 //
-// It supports two APIs. Responses is OpenAI's own and the default there; Chat Completions is
-// the one that compatible servers share, and the default at any other address. This package
+// It supports three APIs. Responses is OpenAI's own and the default there; Chat Completions is
+// the one that compatible servers share, and the default at any other address; Realtime is for
+// models that are asked over WebSockets alone. This package
 // makes the requests, and a test compares them with those of the official SDK, which would add
 // 20 MB to a binary (docs/decisions/024-a-small-binary.md). llm/internal/wire reads the streams.
 //
 // Invariants:
-//   - requests store nothing at the provider (store: false);
+//   - requests store nothing at the provider (store: false; Realtime stores nothing);
 //   - a refusal that the model writes is text, as any reply. A reply that the provider
 //     withholds is a failure;
 //   - reasoning is not text.
@@ -30,12 +31,13 @@ const Home = "https://api.openai.com/v1"
 const (
 	Responses = "responses"
 	Chat      = "chat"
+	Realtime  = "realtime" // replies as text
 )
 
 // Options configure a model. The zero value is OpenAI's API without a key.
 type Options struct {
 	BaseURL       string    // with the version, such as http://localhost:11434/v1; "" is Home
-	API           string    // Responses or Chat; "" is Responses at Home and Chat elsewhere
+	API           string    // Responses, Chat or Realtime; "" is Responses at Home and Chat elsewhere
 	Keys          *llm.Keys // nil is no key
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
 	Options       string    // see llm.Settings.Options
@@ -86,6 +88,11 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 		cfg.Vendor, named = chat{v}, chatOptions(v.home)
 	case Responses:
 		cfg.Vendor, named = response{v}, responseOptions
+	case Realtime:
+		if o.Whole {
+			return nil, wire.Bad("stream", "Realtime has no replies in one piece; leave it out")
+		}
+		cfg.Vendor, named = realtime{v}, realtimeOptions
 	default:
 		return nil, wire.Bad("api", "is neither "+Responses+" nor "+Chat)
 	}
@@ -93,8 +100,13 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if cfg.Tuning, err = named.Tune(o.Options); err != nil {
 		return nil, err
 	}
-	if _, ok := cfg.Vendor.(wire.Talker); ok && !o.Whole {
-		return wire.NewTalking(cfg), nil
+	switch cfg.Vendor.(type) {
+	case realtime:
+		return wire.NewCalling(cfg), nil
+	case wire.Talker:
+		if !o.Whole {
+			return wire.NewTalking(cfg), nil
+		}
 	}
 	return wire.New(cfg), nil
 }

@@ -111,11 +111,26 @@ type responseCreate struct {
 }
 
 // Address implements wire.Talker.
-func (v response) Address() string { return v.base + "/responses" }
+func (v response) Address(string) string { return v.base + "/responses" }
 
-// Next implements wire.Talker. The system text is an item of the conversation: instructions
+// Talk implements wire.Talker. Nothing is kept: a response is found by its id.
+func (v response) Talk() wire.Talk { return v }
+
+// Heard implements wire.Talk.
+func (response) Heard(string, []byte) bool { return true }
+
+// Mark implements wire.Talk.
+func (response) Mark(response string) string { return response }
+
+// Sure implements wire.Talk.
+func (response) Sure() bool { return true }
+
+// Cancel implements wire.Talk. There is no such event: the rest of a reply is read.
+func (response) Cancel(string) any { return nil }
+
+// Next implements wire.Talk. The system text is an item of the conversation: instructions
 // would have to be sent with each request.
-func (v response) Next(ask *wire.Ask, sent int, parent string) (any, error) {
+func (v response) Next(ask *wire.Ask, sent int, parent string) ([]any, error) {
 	turns, err := wire.Behind(ask, sent)
 	if err != nil {
 		return nil, err
@@ -125,7 +140,7 @@ func (v response) Next(ask *wire.Ask, sent int, parent string) (any, error) {
 		return nil, err
 	}
 	p.Stream = false // it is one in any case
-	return &responseCreate{Type: "response.create", responseRequest: p, Previous: parent}, nil
+	return []any{&responseCreate{Type: "response.create", responseRequest: p, Previous: parent}}, nil
 }
 
 // body returns a request for turns.

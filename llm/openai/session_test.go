@@ -36,6 +36,16 @@ func keeps(t testing.TB, srv *wiretest.Talks, change func(*Options)) llm.Session
 	return m.(llm.SessionModel)
 }
 
+// each runs a test for each API whose provider keeps conversations.
+func each(t *testing.T, test func(t *testing.T, api string)) {
+	for _, api := range []string{Responses, Realtime} {
+		t.Run(api, func(t *testing.T) { test(t, api) })
+	}
+}
+
+// spoken chooses the API.
+func spoken(api string) func(*Options) { return func(o *Options) { o.API = api } }
+
 // connect opens a conversation that the test's end closes.
 func connect(t testing.TB, m llm.SessionModel) llm.Session {
 	t.Helper()
@@ -128,13 +138,13 @@ func TestFramesAreTheSDKs(t *testing.T) {
 	} {
 		c.req.Session = ""
 		body, err := v.Next(&wire.Ask{Request: &c.req, Options: &wire.Options{}, Source: "here"}, c.sent, c.parent)
-		if err != nil {
+		if err != nil || len(body) != 1 {
 			t.Fatal(name, err)
 		}
 		want := base()
 		c.want(&want)
 		var a, b any
-		for of, to := range map[any]*any{body: &a, any(&want): &b} {
+		for of, to := range map[any]*any{body[0]: &a, any(&want): &b} {
 			text, err := jsonOf(of)
 			if err == nil {
 				err = json.Unmarshal(text, to)
@@ -151,99 +161,112 @@ func TestFramesAreTheSDKs(t *testing.T) {
 
 // A conversation goes on from where it is, and only from there.
 func TestSessionGoesOn(t *testing.T) {
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-		return wiretest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+	each(t, func(t *testing.T, api string) {
+		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+		})
+		s := connect(t, keeps(t, srv, spoken(api)))
+		o := read(t.Context(), s, prompted("One"), 0)
+		if o.Err != nil || o.Text != "reply 1" || o.Finish != messages.FinishComplete || o.Usage != (messages.Usage{Input: 10, CacheRead: 4, Output: 3}) || o.Cost == 0 {
+			t.Fatalf("%+v", o)
+		}
+		settled(t, s, true)
+		if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 3); o.Err != nil || o.Text != "reply 2" {
+			t.Fatalf("%+v", o)
+		}
+		// From the point before once more, as after a reply that the journal has otherwise.
+		if o := read(t.Context(), s, prompted("One", "reply 1", "Two", "another", "Three"), 3); o.Err != nil || o.Text != "reply 3" {
+			t.Fatalf("%+v", o)
+		}
+		var lines []string
+		for _, i := range srv.Seen()[2].All {
+			lines = append(lines, i.String())
+		}
+		if got := strings.Join(lines, "|"); got != "system: Be brief.|user: One|assistant: reply 1|user: Two|assistant: another|user: Three" {
+			t.Errorf("the provider has %s", got)
+		}
+		if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 2); llm.FailureOf(o.Err).Code != llm.CodeLost || len(srv.Seen()) != 3 {
+			t.Errorf("a point that the conversation never had: %+v", o)
+		}
 	})
-	s := connect(t, keeps(t, srv, nil))
-	o := read(t.Context(), s, prompted("One"), 0)
-	if o.Err != nil || o.Text != "reply 1" || o.Finish != messages.FinishComplete || o.Usage != (messages.Usage{Input: 10, CacheRead: 4, Output: 3}) || o.Cost == 0 {
-		t.Fatalf("%+v", o)
-	}
-	settled(t, s, true)
-	if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 3); o.Err != nil || o.Text != "reply 2" {
-		t.Fatalf("%+v", o)
-	}
-	// From the point before once more, as after a reply that the journal has otherwise.
-	if o := read(t.Context(), s, prompted("One", "reply 1", "Two", "another", "Three"), 3); o.Err != nil || o.Text != "reply 3" {
-		t.Fatalf("%+v", o)
-	}
-	var lines []string
-	for _, i := range srv.Seen()[2].All {
-		lines = append(lines, i.String())
-	}
-	if got := strings.Join(lines, "|"); got != "system: Be brief.|user: One|assistant: reply 1|user: Two|assistant: another|user: Three" {
-		t.Errorf("the provider has %s", got)
-	}
-	if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 2); llm.FailureOf(o.Err).Code != llm.CodeLost || len(srv.Seen()) != 3 {
-		t.Errorf("a point that the conversation never had: %+v", o)
-	}
 }
 
 // What the model goes on to say when its reply was left is dropped, and the conversation says
 // whether there was anything.
 func TestSessionDrains(t *testing.T) {
-	for name, c := range map[string]struct {
-		text []string
-		kept bool
-	}{
-		"nothing":     {[]string{"until here"}, true},
-		"white space": {[]string{"until here", "\n", " \n"}, true},
-		"more":        {[]string{"until here", " \n", "and more"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
+	each(t, func(t *testing.T, api string) {
+		// Responses goes on to the end, Realtime is stopped.
+		reads := api == Responses
+		for name, c := range map[string]struct {
+			text []string
+			kept bool
+		}{
+			"nothing":     {[]string{"until here"}, true},
+			"white space": {[]string{"until here", "\n", " \n"}, reads},
+			"more":        {[]string{"until here", " \n", "and more"}, false},
+		} {
+			t.Run(name, func(t *testing.T) {
+				step := make(chan struct{})
+				srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
+					return wiretest.Response{Text: c.text, Step: step, Free: 1}
+				})
+				s := connect(t, keeps(t, srv, spoken(api)))
+				for chunk, err := range s.Continue(t.Context(), prompted("One"), 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if string(chunk.Text) == "until here" {
+						break
+					}
+				}
+				if reads {
+					close(step)
+				}
+				settled(t, s, c.kept)
+				if !reads {
+					close(step)
+				}
+				// The next request is answered for itself.
+				if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil || o.Text != strings.Join(c.text, "") {
+					t.Errorf("%+v", o)
+				}
+			})
+		}
+		t.Run("cancelled", func(t *testing.T) {
 			step := make(chan struct{})
 			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: c.text, Step: step, Free: 1}
+				return wiretest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
 			})
-			s := connect(t, keeps(t, srv, nil))
-			for chunk, err := range s.Continue(t.Context(), prompted("One"), 0) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if string(chunk.Text) == "until here" {
-					break
-				}
+			s := connect(t, keeps(t, srv, spoken(api)))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var o llmtest.Outcome
+			for c, err := range s.Continue(ctx, prompted("One"), 0) {
+				o.Take(c, err)
+				cancel()
 			}
-			close(step)
-			settled(t, s, c.kept)
-			// The next request is answered for itself.
-			if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil || o.Text != strings.Join(c.text, "") {
+			if o.Err != nil || o.Text != "until here" || o.Finish != messages.FinishCancelled || o.Usage.Output == 0 {
 				t.Errorf("%+v", o)
 			}
+			if reads {
+				close(step)
+			}
+			settled(t, s, false)
 		})
-	}
-	t.Run("cancelled", func(t *testing.T) {
-		step := make(chan struct{})
-		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
-		})
-		s := connect(t, keeps(t, srv, nil))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var o llmtest.Outcome
-		for c, err := range s.Continue(ctx, prompted("One"), 0) {
-			o.Take(c, err)
-			cancel()
-		}
-		if o.Err != nil || o.Text != "until here" || o.Finish != messages.FinishCancelled || o.Usage.Output == 0 {
-			t.Errorf("%+v", o)
-		}
-		close(step)
-		settled(t, s, false)
-	})
-	t.Run("without an end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{"until here", "more"}, Step: make(chan struct{}), Free: 1}
+		t.Run("without an end", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+					return wiretest.Response{Text: []string{"until here", "more"}, Hang: true}
+				})
+				s := connect(t, keeps(t, srv, spoken(api)))
+				for range s.Continue(t.Context(), prompted("One"), 0) {
+					break
+				}
+				began := time.Now()
+				if _, err := s.Settle(t.Context()); err == nil || !s.Ended() || time.Since(began) != 2*time.Second {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
 			})
-			s := connect(t, keeps(t, srv, nil))
-			for range s.Continue(t.Context(), prompted("One"), 0) {
-				break
-			}
-			began := time.Now()
-			if _, err := s.Settle(t.Context()); err == nil || !s.Ended() || time.Since(began) != 2*time.Second {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
 		})
 	})
 }
@@ -317,104 +340,114 @@ func TestSessionFails(t *testing.T) {
 
 // A provider that says nothing is given up after the time for the first event, or for the next.
 func TestSessionSilence(t *testing.T) {
-	for name, free := range map[string]int{"from the start": 0, "in the middle": 1} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				step := make(chan struct{})
-				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: []string{"x", "y"}, Step: step, Free: free}
+	each(t, func(t *testing.T, api string) {
+		for name, free := range map[string]int{"from the start": 0, "in the middle": 1} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					step := make(chan struct{})
+					srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+						return wiretest.Response{Text: []string{"x", "y"}, Step: step, Free: free}
+					})
+					s := connect(t, keeps(t, srv, spoken(api)))
+					began := time.Now()
+					o := read(t.Context(), s, prompted("One"), 0)
+					if f := llm.FailureOf(o.Err); f.Kind != llm.KindTruncated || time.Since(began) != time.Minute || !s.Ended() {
+						t.Errorf("%+v after %s: %+v", f, time.Since(began), o)
+					}
 				})
-				s := connect(t, keeps(t, srv, nil))
+			})
+		}
+		t.Run("without a word", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hold := make(chan struct{})
+				defer close(hold)
+				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+					<-hold
+					return wiretest.Response{}
+				})
+				s := connect(t, keeps(t, srv, spoken(api)))
 				began := time.Now()
 				o := read(t.Context(), s, prompted("One"), 0)
-				if f := llm.FailureOf(o.Err); f.Kind != llm.KindTruncated || time.Since(began) != time.Minute || !s.Ended() {
+				if f := llm.FailureOf(o.Err); f.Kind != llm.KindNetwork || time.Since(began) != 30*time.Second || !s.Ended() {
 					t.Errorf("%+v after %s: %+v", f, time.Since(began), o)
 				}
 			})
-		})
-	}
-	t.Run("without a word", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			hold := make(chan struct{})
-			defer close(hold)
-			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-				<-hold
-				return wiretest.Response{}
-			})
-			s := connect(t, keeps(t, srv, nil))
-			began := time.Now()
-			o := read(t.Context(), s, prompted("One"), 0)
-			if f := llm.FailureOf(o.Err); f.Kind != llm.KindNetwork || time.Since(began) != 30*time.Second || !s.Ended() {
-				t.Errorf("%+v after %s: %+v", f, time.Since(began), o)
-			}
 		})
 	})
 }
 
 // A handshake that fails has the failures of a request, and shows no key.
 func TestSessionRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		want   llm.Kind
-	}{
-		"key":          {401, `{"error":{"code":"invalid_api_key","message":"sk-live-secret is wrong"}}`, llm.KindAuth},
-		"rate":         {429, `{"error":{"code":"rate_limit_exceeded"}}`, llm.KindRateLimit},
-		"server":       {500, `oops`, llm.KindServer},
-		"no such path": {404, `not here`, llm.KindRequest},
-		"a page":       {200, `<html>`, llm.KindGarbage},
-		"elsewhere":    {302, ``, llm.KindRequest},
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := wiretest.NewTalks(t, nil)
-			srv.Refuse = func(int) (int, string) { return c.status, c.body }
-			keys, err := llm.FindKeys([]string{"K"}, func(string) (string, bool) { return "sk-live-secret", true })
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := keeps(t, srv, func(o *Options) { o.Keys = llm.NewKeys(keys...) })
-			_, err = m.Connect(t.Context(), llm.Request{Model: "m"})
-			if f := llm.FailureOf(err); f.Kind != c.want || c.status != 200 && f.Status != c.status || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%+v: %v", f, err)
-			}
-		})
-	}
+	each(t, func(t *testing.T, api string) {
+		for name, c := range map[string]struct {
+			status int
+			body   string
+			want   llm.Kind
+		}{
+			"key":          {401, `{"error":{"code":"invalid_api_key","message":"sk-live-secret is wrong"}}`, llm.KindAuth},
+			"rate":         {429, `{"error":{"code":"rate_limit_exceeded"}}`, llm.KindRateLimit},
+			"server":       {500, `oops`, llm.KindServer},
+			"no such path": {404, `not here`, llm.KindRequest},
+			"a page":       {200, `<html>`, llm.KindGarbage},
+			"elsewhere":    {302, ``, llm.KindRequest},
+		} {
+			t.Run(name, func(t *testing.T) {
+				srv := wiretest.NewTalks(t, nil)
+				srv.Refuse = func(int) (int, string) { return c.status, c.body }
+				keys, err := llm.FindKeys([]string{"K"}, func(string) (string, bool) { return "sk-live-secret", true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := keeps(t, srv, func(o *Options) { o.API, o.Keys = api, llm.NewKeys(keys...) })
+				_, err = m.Connect(t.Context(), llm.Request{Model: "m"})
+				if f := llm.FailureOf(err); f.Kind != c.want || c.status != 200 && f.Status != c.status || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%+v: %v", f, err)
+				}
+			})
+		}
+	})
 }
 
 // A connection that breaks after any byte ends with the whole reply, or a failure and what came
 // of it.
 func TestSessionCutAnywhere(t *testing.T) {
-	const whole = "two pieces"
-	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-		return wiretest.Response{Text: []string{"two", " pieces"}}
-	})
-	m := keeps(t, srv, nil)
-	good := 0
-	for cut := int64(1); good < 8; cut++ {
-		if cut > 8<<10 {
-			t.Fatal("a reply does not take that many bytes")
+	each(t, func(t *testing.T, api string) {
+		const whole = "two pieces"
+		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
+			return wiretest.Response{Text: []string{"two", " pieces"}}
+		})
+		m := keeps(t, srv, spoken(api))
+		good := 0
+		step := int64(1)
+		if api == Realtime {
+			step = 5 // it has more to say
 		}
-		srv.Cut.Store(cut)
-		s, err := m.Connect(t.Context(), llm.Request{Model: "m"})
-		if err != nil {
-			if messages.CodeOf(err) != messages.ErrModel || good > 0 {
-				t.Fatalf("cut after %d: %v", cut, err)
+		for cut := int64(1); good < 8; cut += step {
+			if cut > 8<<10 {
+				t.Fatal("a reply does not take that many bytes")
 			}
-			continue
-		}
-		o := read(t.Context(), s, prompted("One"), 0)
-		if good++; o.Err != nil {
-			if good = 0; !strings.HasPrefix(whole, o.Text) || messages.CodeOf(o.Err) != messages.ErrModel {
+			srv.Cut.Store(cut)
+			s, err := m.Connect(t.Context(), llm.Request{Model: "m"})
+			if err != nil {
+				if messages.CodeOf(err) != messages.ErrModel || good > 0 {
+					t.Fatalf("cut after %d: %v", cut, err)
+				}
+				continue
+			}
+			o := read(t.Context(), s, prompted("One"), 0)
+			if good++; o.Err != nil {
+				if good = 0; !strings.HasPrefix(whole, o.Text) || messages.CodeOf(o.Err) != messages.ErrModel {
+					t.Fatalf("cut after %d: %+v", cut, o)
+				}
+				if _, err := s.Settle(t.Context()); err == nil {
+					t.Fatalf("cut after %d: it settles", cut)
+				}
+			} else if o.Text != whole {
 				t.Fatalf("cut after %d: %+v", cut, o)
 			}
-			if _, err := s.Settle(t.Context()); err == nil {
-				t.Fatalf("cut after %d: it settles", cut)
-			}
-		} else if o.Text != whole {
-			t.Fatalf("cut after %d: %+v", cut, o)
+			_ = s.Close()
 		}
-		_ = s.Close()
-	}
+	})
 }
 
 func jsonOf(v any) ([]byte, error) {

@@ -8,7 +8,8 @@ type head struct {
 	Stream   string `json:"stream_id"`
 	Reply    string `json:"response_id"`
 	Response struct {
-		ID string `json:"id"`
+		ID     string `json:"id"`
+		Status string `json:"status"`
 	} `json:"response"`
 }
 
@@ -28,10 +29,15 @@ func (h *head) opens() bool {
 // ends reports whether the event ends a response.
 func (h *head) ends() bool {
 	switch h.Type {
-	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "error":
+	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done", "error":
 		return true
 	}
 	return false
+}
+
+// completed reports whether the event ends a response that is whole.
+func (h *head) completed() bool {
+	return h.Type == "response.completed" || h.Type == "response.done" && h.Response.Status == "completed"
 }
 
 // says reports whether the event has content of the reply, or may have.
@@ -79,7 +85,7 @@ func (f *flow) take(h *head) verdict {
 	case f.phase == waiting && h.opens() && id != "":
 		f.phase, f.id = speaking, id
 		return passes
-	case f.phase == waiting && (!h.ends() || h.Type == "response.completed"):
+	case f.phase == waiting && (!h.ends() || h.Type == "response.completed" || h.Type == "response.done"):
 		return stray // what completes has begun
 	case f.phase == speaking && h.opens() && id != f.id:
 		return breaks // two at once: what follows may be of either

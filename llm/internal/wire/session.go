@@ -22,12 +22,30 @@ import (
 // events, one a message.
 type Talker interface {
 	Vendor
-	// Address is that of the WebSocket, with the scheme of HTTP.
-	Address() string
-	// Next returns the request for a reply to the messages behind the first sent, for
-	// encoding/json; parent is the id of the response after which the conversation goes on,
-	// "" for a new one. The error describes what is wrong with the request.
-	Next(ask *Ask, sent int, parent string) (any, error)
+	// Address is that of the WebSocket for a model, with the scheme of HTTP.
+	Address(model string) string
+	// Talk returns what is kept of one connection.
+	Talk() Talk
+}
+
+// Talk is what a Talker keeps of one connection. One goroutine at a time calls it.
+type Talk interface {
+	// Next returns the request for a reply to the messages behind the first sent: events for
+	// encoding/json, the last of which asks for the reply. from is the mark of the place at
+	// which the conversation goes on, "" for a new one. The error describes what is wrong with
+	// the request.
+	Next(ask *Ask, sent int, from string) ([]any, error)
+	// Heard is called with each event, before it is judged. It returns false for an error
+	// that is not of the request under way.
+	Heard(name string, event []byte) bool
+	// Mark returns the mark of the place behind a response; "" if the conversation may not
+	// have it as it came.
+	Mark(response string) string
+	// Sure reports whether it is known what the conversation has. If not, the connection is
+	// given up.
+	Sure() bool
+	// Cancel returns the event that stops a response, nil if there is none.
+	Cancel(response string) any
 }
 
 // Bounds of sessions (docs/spec/model-sessions.md).
@@ -45,8 +63,46 @@ type Talking struct{ *Model }
 // NewTalking makes a Talking; the Vendor of cfg is a Talker.
 func NewTalking(cfg Config) *Talking { return &Talking{New(cfg)} }
 
+// Calling is a Talking whose provider can be asked over connections alone: a request without a
+// conversation has a connection of its own.
+type Calling struct{ *Talking }
+
+// NewCalling makes a Calling; the Vendor of cfg is a Talker.
+func NewCalling(cfg Config) *Calling { return &Calling{NewTalking(cfg)} }
+
+// Stream implements llm.Model.
+func (m *Calling) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		s, err := m.connect(ctx, &req)
+		switch {
+		case ctx.Err() != nil:
+			yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+		case err != nil:
+			yield(llm.Chunk{}, err)
+		default:
+			for c, err := range s.Continue(ctx, req, 0) {
+				if !yield(c, err) {
+					break
+				}
+			}
+		}
+		if s != nil {
+			s.stop() // a reply that was left ends with its connection
+			<-s.over
+		}
+	}
+}
+
 // Connect implements llm.SessionModel: one connection, with one key.
 func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, error) {
+	s, err := m.connect(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (m *Talking) connect(ctx context.Context, req *llm.Request) (*session, error) {
 	talker := m.cfg.Vendor.(Talker)
 	keys := m.cfg.Keys.For(req.Model)
 	key, err := keys.Take()
@@ -60,7 +116,7 @@ func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, er
 	if v := key.Value(); v != "" {
 		header.Set(m.cfg.Header, m.cfg.Scheme+v)
 	}
-	conn, res, err := websocket.Dial(asked, talker.Address(), &websocket.DialOptions{
+	conn, res, err := websocket.Dial(asked, talker.Address(req.Model), &websocket.DialOptions{
 		HTTPClient: &http.Client{
 			Transport:     m.cfg.Base,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would get the key
@@ -77,7 +133,7 @@ func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, er
 		return nil, m.fail(asked, x, &Reply{}, err)
 	}
 	conn.SetReadLimit(int64(m.maxEvent()))
-	s := &session{m: m.Model, talker: talker, conn: conn, keys: keys, key: key, expires: time.Now().Add(sessionAge), over: make(chan struct{})}
+	s := &session{m: m.Model, talk: talker.Talk(), conn: conn, keys: keys, key: key, expires: time.Now().Add(sessionAge), over: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.listen()
 	return s, nil
@@ -87,7 +143,6 @@ func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, er
 // open, so that the provider's pings are answered and its end is seen.
 type session struct {
 	m       *Model
-	talker  Talker
 	conn    *websocket.Conn
 	keys    *llm.Keys
 	key     llm.Key
@@ -96,15 +151,16 @@ type session struct {
 	stop    context.CancelFunc
 	closing sync.Once
 	over    chan struct{} // closed when the connection is not read any more
+	writes  sync.WaitGroup
 
 	mu       sync.Mutex
+	talk     Talk
 	flow     flow
 	reader   *reader       // of the reply; nil when it was left, or there is none
 	settled  chan struct{} // closed when the end of a reply that was left is known; nil for none
 	dropped  bool          // something of that reply was not taken
 	open     bool          // the end of the last reply is not known
 	kept     bool          // the conversation has the last reply
-	strays   int64         // events that belonged to no request
 	oversize bool          // an event was over its bound
 	parent   point         // of the last request
 	latest   point         // after its reply
@@ -162,11 +218,12 @@ func (s *session) listen() {
 // arrived passes an event on, and reports whether the connection goes on.
 func (s *session) arrived(a arrival) bool {
 	s.mu.Lock()
-	a.is = s.flow.take(&a.head)
-	to := s.reader
-	if a.is == stray {
-		s.strays++
+	if ours := s.talk.Heard(a.head.Type, a.data); ours {
+		a.is = s.flow.take(&a.head)
+	} else {
+		a.is = stray
 	}
+	to := s.reader
 	if to == nil {
 		defer s.mu.Unlock()
 		return s.drain(a)
@@ -192,9 +249,11 @@ func (s *session) drain(a arrival) bool {
 	switch a.is {
 	case stray:
 	case passes:
-		s.dropped = s.dropped || says(&a)
+		if s.dropped = s.dropped || says(&a); a.head.Type == "response.created" {
+			s.cancel()
+		}
 	case closes:
-		s.dropped = s.dropped || a.head.Type != "response.completed"
+		s.dropped = s.dropped || !a.head.completed()
 		s.settle(!s.dropped)
 	case breaks:
 		return false
@@ -227,9 +286,10 @@ func says(a *arrival) bool {
 // settle notes whether the conversation has the last reply. s.mu is held.
 func (s *session) settle(kept bool) {
 	s.open = false
-	if s.kept = kept; kept {
-		s.latest.id = s.flow.last
-	} else {
+	if kept {
+		s.latest.id = s.talk.Mark(s.flow.last)
+	}
+	if s.kept = kept && s.latest.id != ""; !s.kept {
 		s.latest = point{}
 	}
 	if s.settled != nil {
@@ -260,6 +320,10 @@ func (s *session) Settle(ctx context.Context) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.talk.Sure() {
+		s.stop()
+		return false, lost()
+	}
 	return s.kept, nil
 }
 
@@ -277,6 +341,7 @@ func (s *session) Close() error {
 		_ = s.conn.Close(websocket.StatusNormalClosure, "") // a server that is gone does not answer
 		s.stop()
 		<-s.over
+		s.writes.Wait()
 	})
 	return nil
 }
@@ -307,7 +372,7 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 		yield(llm.Chunk{}, lost())
 		return
 	}
-	frame, err := s.frame(x, req, sent, from.id)
+	frames, err := s.frames(x, req, sent, from.id)
 	if err != nil {
 		yield(llm.Chunk{}, s.m.fail(ctx, x, r, err))
 		return
@@ -315,9 +380,8 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 	in := s.begin(from, len(req.Messages))
 	defer s.leave(in)
 	x.sent = true
-	writing, cancel := context.WithTimeout(ctx, sessionWrite)
-	err = s.conn.Write(writing, websocket.MessageText, frame)
-	cancel()
+	written, err := s.write(ctx, frames)
+	defer written()
 	if err != nil {
 		s.stop()
 	} else if !s.take(ctx, in, r, req, x, yield) {
@@ -339,32 +403,86 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 	default:
 		s.forget()
 		failure := s.m.fail(ctx, x, r, err)
-		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth {
+		s.mu.Lock()
+		sure := s.talk.Sure()
+		s.mu.Unlock()
+		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth || !sure {
 			s.stop() // the next connection takes the next key
 		}
 		yield(llm.Chunk{}, failure)
 	}
 }
 
-// frame returns the request as it is sent.
-func (s *session) frame(x *exchange, req *llm.Request, sent int, parent string) (frame []byte, err error) {
+// write sends a request. Of several events the last ones may be on their way when it returns, so
+// that an answer to the first is read: the caller calls written when it waits for nothing more.
+func (s *session) write(ctx context.Context, frames [][]byte) (written func(), err error) {
+	if len(frames) == 1 {
+		writing, cancel := context.WithTimeout(ctx, sessionWrite)
+		defer cancel()
+		return func() {}, s.conn.Write(writing, websocket.MessageText, frames[0])
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Not with ctx, which may end when the answer has come and a write has not returned:
+		// that would end the connection.
+		writing, cancel := context.WithTimeout(s.ctx, sessionWrite)
+		defer cancel()
+		for _, frame := range frames {
+			if s.conn.Write(writing, websocket.MessageText, frame) != nil {
+				s.stop()
+				return
+			}
+		}
+	}()
+	return func() {
+		s.mu.Lock()
+		stuck := s.flow.phase == waiting && ctx.Err() != nil
+		s.mu.Unlock()
+		select {
+		case <-done:
+		default:
+			if stuck {
+				s.stop()
+			}
+			<-done
+		}
+	}, nil
+}
+
+// frames returns the request as it is sent.
+func (s *session) frames(x *exchange, req *llm.Request, sent int, from string) (frames [][]byte, err error) {
 	if x.options, err = s.m.cfg.Tuning.of(req); err != nil {
 		return nil, err
 	}
-	body, err := s.talker.Next(&Ask{Request: req, Options: x.options, Source: s.m.source(req)}, sent, parent)
+	s.mu.Lock()
+	events, err := s.talk.Next(&Ask{Request: req, Options: x.options, Source: s.m.source(req)}, sent, from)
+	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
+	for _, event := range events {
+		frame, err := frameOf(event)
+		if err != nil {
+			return nil, err
+		}
+		frames = append(frames, frame)
+	}
+	if last := len(frames) - 1; len(x.options.Extra) > 0 {
+		frames[last], err = merged(frames[last], x.options.Extra)
+	}
+	return frames, err
+}
+
+// frameOf returns an event as it is sent.
+func frameOf(event any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // as in Post
-	if err := enc.Encode(body); err != nil {
+	if err := enc.Encode(event); err != nil {
 		return nil, err
 	}
-	if frame = bytes.TrimSuffix(b.Bytes(), []byte("\n")); len(x.options.Extra) > 0 {
-		return merged(frame, x.options.Extra)
-	}
-	return frame, nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // from returns the point behind the first sent messages, and whether the conversation has it.
@@ -401,7 +519,30 @@ func (s *session) leave(in *reader) {
 	s.reader = nil
 	if (s.open || s.flow.phase != quiet) && !s.Ended() {
 		s.settled = make(chan struct{})
+		s.cancel()
 	}
+}
+
+// cancel stops the response under way, if the provider can. s.mu is held.
+func (s *session) cancel() {
+	if s.flow.phase != speaking {
+		return // when it has begun
+	}
+	event := s.talk.Cancel(s.flow.id)
+	if event == nil {
+		return
+	}
+	frame, err := frameOf(event)
+	if err != nil {
+		return
+	}
+	s.writes.Add(1) // while the connection is read, which Close waits for first
+	go func() {
+		defer s.writes.Done()
+		writing, done := context.WithTimeout(s.ctx, sessionWrite)
+		defer done()
+		_ = s.conn.Write(writing, websocket.MessageText, frame) // Settle bounds the wait for what follows
+	}()
 }
 
 // drops notes that something of the reply was not taken.
@@ -469,7 +610,7 @@ func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Reque
 				r.ended(io.EOF)
 			}
 			s.mu.Lock()
-			s.settle(a.head.Type == "response.completed" && r.failed == nil)
+			s.settle(a.head.completed() && r.failed == nil)
 			s.mu.Unlock()
 			return true
 		}
@@ -480,6 +621,9 @@ func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Reque
 func (s *session) event(events Events, a arrival, r *Reply) {
 	if a.head.Type == "error" {
 		refused, _ := parseRefusal(a.data)
+		if refused.code == "session_expired" {
+			refused.code = llm.CodeLimit
+		}
 		var e struct {
 			Status Count `json:"status"`
 		}

@@ -1,0 +1,315 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile/llm/internal/wire"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// realtimeOptions are the options of Realtime, which has no temperature.
+var realtimeOptions = wire.Named{
+	Vendor: "openai (realtime)",
+	Fields: map[string]string{"max_output_tokens": "response.max_output_tokens", "reasoning_effort": "response.reasoning.effort"},
+	Own: []string{
+		"type", "event_id", "response.conversation", "response.input", "response.instructions", "response.tools", "response.tool_choice",
+		"response.output_modalities", "response.max_output_tokens", "response.reasoning.effort", "response.prompt", "response.audio",
+	},
+}
+
+// realtime is a client of Realtime, for replies as text.
+type realtime struct{ vendor }
+
+// The events that this package sends.
+type (
+	sessionUpdate struct {
+		Type    string          `json:"type"` // session.update
+		Event   string          `json:"event_id"`
+		Session realtimeSession `json:"session"`
+	}
+	realtimeSession struct {
+		Type         string   `json:"type"` // realtime
+		Instructions string   `json:"instructions"`
+		Modalities   []string `json:"output_modalities"`
+		Truncation   string   `json:"truncation"`
+	}
+	itemCreate struct {
+		Type  string `json:"type"` // conversation.item.create
+		Event string `json:"event_id"`
+		Item  any    `json:"item"`
+	}
+	itemDelete struct {
+		Type  string `json:"type"` // conversation.item.delete
+		Event string `json:"event_id"`
+		Item  string `json:"item_id"`
+	}
+	realtimeCreate struct {
+		Type     string          `json:"type"` // response.create
+		Event    string          `json:"event_id"`
+		Response realtimeRequest `json:"response"`
+	}
+	realtimeRequest struct {
+		Modalities []string       `json:"output_modalities"`
+		MaxTokens  int64          `json:"max_output_tokens,omitempty"`
+		Reasoning  *reasoning     `json:"reasoning,omitempty"`
+		Tools      []realtimeTool `json:"tools,omitempty"`
+	}
+	realtimeTool struct {
+		Type string `json:"type"` // function
+		function
+	}
+	responseCancel struct {
+		Type     string `json:"type"` // response.cancel
+		Event    string `json:"event_id"`
+		Response string `json:"response_id"`
+	}
+)
+
+// The items that this package makes, with the ids by which they are deleted.
+type (
+	realtimeText struct {
+		ID      string         `json:"id"`
+		Type    string         `json:"type"` // message
+		Role    string         `json:"role"`
+		Content []realtimePart `json:"content"`
+	}
+	realtimePart struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	realtimeCall struct {
+		ID string `json:"id"`
+		callItem
+	}
+	realtimeResult struct {
+		ID string `json:"id"`
+		resultItem
+	}
+)
+
+// text asks for replies as text: audio is the default.
+var text = []string{"text"}
+
+// Send implements wire.Vendor. There are no requests but those over a WebSocket.
+func (realtime) Send(context.Context, *http.Client, *wire.Ask) error {
+	return errors.New("the API realtime has no requests without a connection")
+}
+
+// Address implements wire.Talker.
+func (v realtime) Address(model string) string {
+	return v.base + "/realtime?model=" + url.QueryEscape(model)
+}
+
+// Talk implements wire.Talker.
+func (v realtime) Talk() wire.Talk {
+	return &realtimeTalk{v: v, pending: map[string]bool{}, known: map[string]bool{}}
+}
+
+// realtimeTalk is what a connection's conversation has. It is one list of items, which the
+// provider appends to: an earlier place is reached by deleting what stands behind it.
+type realtimeTalk struct {
+	v       realtime
+	asked   int             // requests
+	made    int             // items
+	items   []string        // ids of what the conversation has, in order
+	known   map[string]bool // those in items
+	pending map[string]bool // those that the provider has not acknowledged
+	unsure  bool            // a part of a request was refused
+}
+
+// Next implements wire.Talk. The system text in front is the session's instructions, which would
+// otherwise be the provider's own. Nothing may be cut from the conversation without a word, so
+// truncation is off.
+func (t *realtimeTalk) Next(ask *wire.Ask, sent int, from string) ([]any, error) {
+	turns, err := wire.Behind(ask, sent)
+	if err != nil {
+		return nil, err
+	}
+	o := ask.Options
+	create := realtimeRequest{Modalities: text, MaxTokens: cmp.Or(o.MaxTokens, t.v.options.MaxTokens)}
+	if o.Effort != "" {
+		create.Reasoning = &reasoning{Effort: o.Effort}
+	}
+	for _, f := range turns.Tools {
+		parameters, err := wire.Object(f.Schema)
+		if err != nil {
+			return nil, err
+		}
+		create.Tools = append(create.Tools, realtimeTool{"function", function{Name: f.Name, Description: f.Description, Parameters: parameters}})
+	}
+	has := 0
+	if from != "" {
+		if has, err = strconv.Atoi(from); err != nil || has > len(t.items) {
+			return nil, fmt.Errorf("the conversation has no place %q", from)
+		}
+	}
+	t.asked++
+	n := 0
+	event := func() string {
+		n++
+		return fmt.Sprintf("r%d.%d", t.asked, n)
+	}
+	var all []any
+	if sent == 0 {
+		set := realtimeSession{Type: "realtime", Modalities: text, Truncation: "disabled"}
+		if len(turns.Turns) > 0 && turns.Turns[0].Role == messages.RoleSystem {
+			set.Instructions = turns.Turns[0].Text()
+			turns.Turns = turns.Turns[1:]
+		}
+		all = append(all, sessionUpdate{"session.update", event(), set})
+	}
+	for _, id := range t.items[has:] {
+		all = append(all, itemDelete{"conversation.item.delete", event(), id})
+		delete(t.known, id)
+		delete(t.pending, id)
+	}
+	t.items = t.items[:has]
+	for i := range turns.Turns {
+		for _, item := range t.turn(&turns.Turns[i]) {
+			all = append(all, itemCreate{"conversation.item.create", event(), item})
+		}
+	}
+	return append(all, realtimeCreate{"response.create", event(), create}), nil
+}
+
+// turn returns a turn as items, and notes their ids. The provider's own items are not sent back.
+func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
+	id := func() string {
+		t.made++
+		id := fmt.Sprintf("stile_%d", t.made)
+		t.has(id)
+		t.pending[id] = true
+		return id
+	}
+	for _, r := range turn.Results {
+		items = append(items, realtimeResult{id(), resultItem{Type: "function_call_output", CallID: r.ID, Output: r.Text}})
+	}
+	if said := turn.Text(); said != "" {
+		role, kind := "user", "input_text"
+		switch turn.Role {
+		case messages.RoleAssistant:
+			role, kind = "assistant", "output_text"
+		case messages.RoleSystem:
+			role = "system"
+		}
+		items = append(items, realtimeText{id(), "message", role, []realtimePart{{kind, said}}})
+	}
+	for _, c := range turn.Calls {
+		items = append(items, realtimeCall{id(), callItem{Type: "function_call", CallID: c.ID, Name: c.Name, Arguments: string(c.Object())}})
+	}
+	return items
+}
+
+// has notes that the conversation has an item behind all others.
+func (t *realtimeTalk) has(id string) {
+	if id != "" && !t.known[id] {
+		t.known[id] = true
+		t.items = append(t.items, id)
+	}
+}
+
+// Heard implements wire.Talk. It notes the items that the provider has, and which request an
+// error is about: that of a cancellation which came too late is none.
+func (t *realtimeTalk) Heard(name string, event []byte) bool {
+	switch name {
+	case "error":
+		var e struct {
+			Error struct {
+				Event string `json:"event_id"`
+			} `json:"error"`
+		}
+		if wire.Decode(event, &e) == nil && e.Error.Event != "" && !strings.HasPrefix(e.Error.Event, fmt.Sprintf("r%d.", t.asked)) {
+			return false
+		}
+		t.unsure = true
+	case "conversation.item.added", "conversation.item.created", "response.output_item.added", "response.done":
+		type item struct {
+			ID string `json:"id"`
+		}
+		var e struct {
+			Item     item `json:"item"`
+			Response struct {
+				Output []item `json:"output"`
+			} `json:"response"`
+		}
+		if wire.Decode(event, &e) != nil {
+			t.unsure = true
+			return true
+		}
+		delete(t.pending, e.Item.ID)
+		for _, i := range append([]item{e.Item}, e.Response.Output...) {
+			t.has(i.ID)
+		}
+	}
+	return true
+}
+
+// Mark implements wire.Talk: the number of items.
+func (t *realtimeTalk) Mark(string) string {
+	if t.unsure || len(t.pending) > 0 {
+		return ""
+	}
+	return strconv.Itoa(len(t.items))
+}
+
+// Sure implements wire.Talk.
+func (t *realtimeTalk) Sure() bool { return !t.unsure }
+
+// Cancel implements wire.Talk.
+func (t *realtimeTalk) Cancel(response string) any {
+	return responseCancel{"response.cancel", fmt.Sprintf("c%d", t.asked), response}
+}
+
+// Events implements wire.Vendor.
+func (realtime) Events() wire.Events { return &realtimeEvents{} }
+
+// realtimeEvents reads the events of a reply, which are those of Responses but for the last.
+type realtimeEvents struct{ responseEvents }
+
+type realtimeUsage struct {
+	Input   wire.Count `json:"input_tokens"`
+	Details wire.Bill[struct {
+		Cached wire.Count `json:"cached_tokens"`
+	}] `json:"input_token_details"`
+	Output wire.Count `json:"output_tokens"`
+}
+
+// Event implements wire.Events.
+func (s *realtimeEvents) Event(ev wire.Event, r *wire.Reply) error {
+	if !slices.Contains([]string{"response.created", "response.done"}, ev.Name) {
+		return s.responseEvents.Event(ev, r)
+	}
+	var e struct {
+		Response struct {
+			Status  string `json:"status"`
+			Details struct {
+				Reason string `json:"reason"`
+				Error  struct {
+					Code string `json:"code"`
+				} `json:"error"`
+			} `json:"status_details"`
+			Usage *wire.Bill[realtimeUsage] `json:"usage"`
+		} `json:"response"`
+	}
+	if err := wire.Decode(ev.Data, &e); err != nil {
+		return err
+	}
+	if u := e.Response.Usage; u != nil {
+		r.Input(u.Of.Input, u.Of.Details.Of.Cached, wire.Count{})
+		r.Output(u.Of.Output)
+	}
+	if ev.Name == "response.done" {
+		w := wholeResponse{}
+		w.Incomplete.Reason, w.Error.Code = e.Response.Details.Reason, e.Response.Details.Error.Code
+		w.finish(e.Response.Status, r)
+	}
+	return nil
+}
