@@ -276,15 +276,28 @@ func (s *session) feedValues() *feedvalues.Values {
 // are disabled, are left out. first is false for a value that goes on to a further host: then
 // what comes from another one is not given. It wakes the session.
 func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *Agent, ids []string, first bool) ([]feedvalues.State, Reply, error) {
-	for n := 1; ; n++ {
+	got := map[string]feedvalues.State{}
+	for n, left := 1, ids; ; n++ {
 		rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
 		if err != nil {
 			return nil, rep, err
 		}
-		// The session may have gone to sleep between its answer and the look at its feeds.
-		if all, awake := rep.values.Fresh(ctx, rep.Feeds, ids, first); awake || n == maxHops {
-			return all, rep, nil
+		// The session may go to sleep between its answer and the look at a feed. Feeds that were got
+		// before are not fetched again.
+		all, asleep := rep.values.Fresh(ctx, rep.Feeds, left, first)
+		for i := range all {
+			got[all[i].ID] = all[i]
 		}
+		if left = asleep; len(left) > 0 && n < maxHops {
+			continue
+		}
+		all = nil
+		for _, id := range ids {
+			if st, ok := got[id]; ok {
+				all = append(all, st)
+			}
+		}
+		return all, rep, nil
 	}
 }
 

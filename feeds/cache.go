@@ -69,6 +69,26 @@ func (at *place) take(v Value) bool {
 	return true
 }
 
+// replace puts v in the place of old, which has the same size, and returns what is there then:
+// another value that came meanwhile stays. ok is false when the cache has to be asked.
+func (at *place) replace(old, v Value) (now Value, ok bool) {
+	if at == nil {
+		return v, false
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	switch {
+	case at.lost:
+		return v, false
+	case at.value != old:
+		return at.value, true
+	case len(at.value.JSON) != len(v.JSON):
+		return v, false
+	}
+	at.value = v
+	return v, true
+}
+
 // lose drops the value, so that a place that is still held keeps nothing beyond the cache's
 // bound.
 func (at *place) lose() {

@@ -130,11 +130,11 @@ func (k *Keeper) keep(x *Fetch, old Value, there bool, v Value, err error) {
 	v.At = k.now()
 	switch {
 	case err == nil:
-		k.put(x, old, v)
+		v = k.put(x, old, there, v)
 	case there && !old.Failed:
 		failed := old
 		failed.Failed = true
-		k.put(x, old, failed)
+		k.put(x, old, there, failed)
 	}
 	x.value, x.err = v, err
 	k.ended.Add(1)
@@ -152,14 +152,24 @@ func (k *Keeper) keep(x *Fetch, old Value, there bool, v Value, err error) {
 	x.owner.post(x)
 }
 
-// put keeps a value where the one before it is, if it can.
-func (k *Keeper) put(x *Fetch, old, v Value) {
-	if !x.at.take(v) {
-		x.at = k.cache.set(x.client.key(x.entry), v)
+// put keeps a value where the one before it is, if it can, and returns what is kept: a value that
+// was given (Put) since the fetch began is newer than what the fetch brings.
+func (k *Keeper) put(x *Fetch, old Value, there bool, v Value) Value {
+	now, ok := x.at.replace(old, v)
+	if !ok {
+		key := x.client.key(x.entry)
+		k.given.Lock()
+		if given, known := k.cache.get(key); known && (!there || given != old) {
+			now = given
+		} else {
+			x.at = k.cache.set(key, v)
+		}
+		k.given.Unlock()
 	}
-	if v.JSON != old.JSON {
+	if now == v && v.JSON != old.JSON {
 		k.watches.changed(x.client.key(x.entry))
 	}
+	return now
 }
 
 // leave takes over a fetch whose session goes to sleep.

@@ -108,6 +108,8 @@ type Keeper struct {
 
 	fetches, merged, ended, failed, crashed, disabled, late atomic.Int64 // as in Stats
 
+	given sync.Mutex // a value from outside is put into the cache, or a fetch looks whether one was
+
 	mu     sync.Mutex
 	closed bool
 	left   map[string]*Fetch // by valueKey: that run while their session sleeps
@@ -218,8 +220,8 @@ func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
 }
 
-// Put sets the value of a feed from outside, as a fetch would: it stands until the
-// next one replaces it, and is served as long as its cache_ttl says. Errors are
+// Put sets the value of a feed from outside, as a fetch would: it stands until the next fetch that
+// begins replaces it, and is served as long as its cache_ttl says. Errors are
 // ERR_NOT_FOUND: no such feed; ERR_CONFLICT: disabled; ERR_INVALID: no JSON; ERR_QUOTA over
 // MaxValueBytes; ERR_CONFIG: a step of its transform failed.
 func (k *Keeper) Put(session string, set Set, id, value string) error {
@@ -240,8 +242,11 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 			return err
 		}
 	}
+	k.given.Lock()
+	k.cache.Wait() // behind a new value that is not there yet the cache would turn this one away
 	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
 	k.cache.Wait()
+	k.given.Unlock()
 	k.watches.changed(valueKey(session, &set.entries[i]))
 	return nil
 }

@@ -194,9 +194,9 @@ func TestFreshForwardsNothing(t *testing.T) {
 	}
 	f := &Values{Session: Session{Agent: &compiled.Agent{}}, Set: set}
 	listed := []State{{ID: "far", Value: "1"}, {ID: "off", Disabled: true}}
-	all, awake := f.Fresh(t.Context(), listed, []string{"far", "off", "none"}, false)
-	if len(all) != 1 || all[0].Value != "" || all[0].Failure != feeds.ReasonForwarded || !awake {
-		t.Errorf("%+v %v", all, awake)
+	all, asleep := f.Fresh(t.Context(), listed, []string{"far", "off", "none"}, false)
+	if len(all) != 1 || all[0].Value != "" || all[0].Failure != feeds.ReasonForwarded || len(asleep) > 0 {
+		t.Errorf("%+v %v", all, asleep)
 	}
 	if all, _ = f.Fresh(t.Context(), listed, []string{"far"}, true); len(all) != 0 {
 		t.Errorf("a session without feeds has %+v", all)

@@ -99,13 +99,13 @@ func List(keeper *feeds.Keeper, states *feeds.States) (all []State) {
 // Fresh returns feeds by their ids, each with a value that a prompt would take now. listed are the
 // states of all feeds of the session; those that are not there, or are disabled, are left out.
 // first is false for a value that goes on to a further host: then what comes from another one is
-// not given. awake is false when the session was asleep again.
-func (f *Values) Fresh(ctx context.Context, listed []State, ids []string, first bool) (all []State, awake bool) {
+// not given. asleep are those that were not got because the session was asleep again; their states
+// say so.
+func (f *Values) Fresh(ctx context.Context, listed []State, ids []string, first bool) (all []State, asleep []string) {
 	states := map[string]State{}
 	for _, st := range listed {
 		states[st.ID] = st
 	}
-	awake = true
 	for _, id := range ids {
 		st, ok := states[id]
 		if !ok || st.Disabled {
@@ -120,14 +120,16 @@ func (f *Values) Fresh(ctx context.Context, listed []State, ids []string, first 
 		if !ok {
 			continue
 		}
-		awake = awake && !errors.Is(el.Cause, feeds.ErrStopped)
+		if errors.Is(el.Cause, feeds.ErrStopped) {
+			asleep = append(asleep, id)
+		}
 		st.Value, st.Updated, st.Stale, st.Reason = v.JSON, v.At, el.Stale, el.Reason
 		if !known {
 			st.Value, st.Updated, st.Stale, st.Failure = "", time.Time{}, true, el.Error
 		}
 		all = append(all, st)
 	}
-	return all, awake
+	return all, asleep
 }
 
 // get returns a feed of a set; ok is false when it is not there, or is disabled.
