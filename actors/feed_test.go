@@ -226,10 +226,13 @@ func TestFeedActorLivesWithItsSession(t *testing.T) {
 		if n := len(s.called("own.tick", before)); n != 0 {
 			t.Errorf("%d fetches while the session sleeps", n)
 		}
+		due := make(chan struct{}) // what was due meanwhile is fetched behind the look
+		s.set("own.tick", func() (string, error) { <-due; return "2", nil })
 		if got := shows(t, h, a)["tick"]; got != `"own.tick1" ` { // and wakes it
 			t.Errorf("the value of before is %q", got)
 		}
 		want(1, "awake again")
+		close(due)
 	})
 }
 

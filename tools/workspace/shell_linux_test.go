@@ -385,6 +385,7 @@ func TestShellLeavesTheHostFree(t *testing.T) {
 		})
 	}
 	wait.Wait()
+	_ = b.ready.Close() // the jail that waits for the next program has a thread
 	eventually(t, "the threads of the jails end", func() bool {
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
