@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,28 @@ func TestGivenBesideAFetch(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// A value that is given right behind the first one of its feed is the one that is kept, also while
+// the cache has not taken in that first one.
+func TestGivenBehindAFirstValue(t *testing.T) {
+	k, err := NewKeeper(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	set := setOf(t, onDemand("a", ""))
+	entry, _ := set.Get("a")
+	for i := range 500 {
+		session := fmt.Sprint("s", i)
+		k.cache.set(valueKey(session, &entry), Value{JSON: `"fetched"`, At: time.Now()})
+		if err := k.Put(session, set, "a", `"given"`); err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := k.Value(session, entry); !ok || v.JSON != `"given"` {
+			t.Fatalf("%s has %q", session, v.JSON)
 		}
 	}
 }

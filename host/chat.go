@@ -110,7 +110,7 @@ type chatMessage struct {
 type chatContent struct {
 	text string
 	sent []sentPart // pictures and files, and what else is no text
-	odd  bool       // a part is of a kind that there is none of
+	odd  bool       // a part has an unknown type
 
 	noted string // text with notes for sent; "" without any
 }

@@ -91,6 +91,80 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
+// serving has a host of an agent serve meanwhile.
+func serving(t *testing.T, rt *stile.Runtime, cfg host.Config, agent *stile.Agent, meanwhile func()) {
+	t.Helper()
+	l, err := host.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Runtime, cfg.Agents = rt, []*stile.Agent{agent}
+	srv, err := host.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, l, grace) }()
+	meanwhile()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Behind a crash a question is told that still waits, and not one that was answered meanwhile.
+func TestAnsweredApprovalsAreNotToldLate(t *testing.T) {
+	hook, got := endpoint(t, ok)
+	agent := asksFirst(t, "payer", stile.Enqueue) // it asks again once it was answered
+	cfg := host.Config{Webhooks: []host.Webhook{hook}, WebhookFile: filepath.Join(t.TempDir(), "webhooks.json")}
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	serving(t, rt, cfg, agent, func() {})
+	s, err := rt.Open(t.Context(), "s", agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Submit(t.Context(), "buy") // nothing tells of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for u, err := range run.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Record == nil || u.Record.Body.Kind() != messages.KindTurnSuspended {
+			continue
+		}
+		waiting, err := s.Approvals(t.Context())
+		if err != nil || len(waiting) != 1 {
+			t.Fatalf("%v, %v", waiting, err)
+		}
+		if asked = append(asked, waiting[0].ID); len(asked) == 2 {
+			break
+		}
+		if err := s.Approve(t.Context(), waiting[0], "grace"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serving(t, rt, cfg, agent, func() {
+		if n := <-got; n.Type != "approval.waiting" || n.Data.Approval != asked[1] {
+			t.Errorf("%+v, want the second one of %q", n, asked)
+		}
+	})
+	if len(got) > 0 {
+		t.Errorf("told as well: %+v", <-got)
+	}
+}
+
 // The end of a child session's run is a part of its parent's, and not told by itself.
 func TestNoWebhooksOfChildren(t *testing.T) {
 	hook, got := endpoint(t, ok)
@@ -140,27 +214,8 @@ func TestWebhooksAfterACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	serving := func(t *testing.T, rt *stile.Runtime, cfg host.Config, meanwhile func()) {
-		l, err := host.Listen(t.Context(), "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Runtime, cfg.Agents = rt, []*stile.Agent{agent}
-		srv, err := host.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- srv.Serve(ctx, l, grace) }()
-		meanwhile()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
 	rt, cfg := life()
-	serving(t, rt, cfg, func() {
+	serving(t, rt, cfg, agent, func() {
 		submit(rt, "told")
 		if n := <-got; n.Data.Session != "told" {
 			t.Errorf("%+v", n)
@@ -171,7 +226,7 @@ func TestWebhooksAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	rt, cfg = life()
-	serving(t, rt, cfg, func() {
+	serving(t, rt, cfg, agent, func() {
 		if n := <-got; n.Data.Session != "untold" || n.Data.Agent != "talker" || n.Data.Decision != "DONE" {
 			t.Errorf("%+v", n)
 		}
@@ -181,7 +236,7 @@ func TestWebhooksAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	rt, cfg = life()
-	serving(t, rt, cfg, func() {
+	serving(t, rt, cfg, agent, func() {
 		if n := <-got; n.Data.Session != "later" {
 			t.Errorf("%+v", n)
 		}

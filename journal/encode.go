@@ -515,7 +515,8 @@ func (e *encoder) budgetz(k string, v *messages.Budget) {
 	e.dst = append(e.dst, '}')
 }
 
-// saidz leaves out a nil list; an empty one is [].
+// saidz leaves out a nil list; an empty one is []. It, partsz and childrenz are written out: a
+// function for the entries would move the encoder to the heap.
 func (e *encoder) saidz(k string, v []messages.Said) {
 	if v == nil {
 		return

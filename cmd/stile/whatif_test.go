@@ -233,7 +233,7 @@ func TestReplayLive(t *testing.T) {
 }
 
 // Calls that a person must allow: one with a recorded result goes on with it, one without
-// is denied or refused, and nobody is asked. The audit log has the answers.
+// is denied or refused, and no person is asked. The audit log has the answers.
 func TestReplayLiveAsksNobody(t *testing.T) {
 	s := newShop(t)
 	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "a")

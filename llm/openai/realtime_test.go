@@ -248,8 +248,8 @@ func TestRealtimeDeletes(t *testing.T) {
 }
 
 // Every way in which a provider of Realtime can fail ends the request with a failure that says
-// what can be done, or is passed over. A refused part of a request ends the connection: nobody
-// knows what the conversation has.
+// what can be done, or is passed over. A refused part of a request ends the connection,
+// because what the conversation has is unknown.
 func TestRealtimeFails(t *testing.T) {
 	created := `{"type":"response.created","response":{"id":"other"}}`
 	delta := `{"type":"response.output_text.delta","response_id":"other","output_index":0,"delta":"STRAY"}`
