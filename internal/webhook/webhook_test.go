@@ -277,6 +277,23 @@ func TestWhatEndpointsAskFor(t *testing.T) {
 	})
 }
 
+// The file has a delivered event only as long as a restart might offer it again.
+func TestDeliveredEventsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{reply: func(int, *http.Request) (*http.Response, error) { return status(200), nil }}
+		s := sender(t, a, Options{Path: filepath.Join(t.TempDir(), "webhooks.json")})
+		end := run(t, s)
+		for _, id := range []string{"msg_1", "msg_2", "msg_3"} {
+			s.Offer(event(id, "acme"))
+			time.Sleep(lag + time.Minute)
+		}
+		end()
+		if len(a.at) != 3 || len(s.done) > 1 {
+			t.Errorf("%d were sent, and it keeps %v", len(a.at), s.done)
+		}
+	})
+}
+
 // What waits and what is dead is kept over a restart, what was delivered is not sent again, and what a file
 // does not know is offered again from where it ends.
 func TestRestart(t *testing.T) {
