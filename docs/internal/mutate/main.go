@@ -329,16 +329,28 @@ func (m *mutation) failing(overlay string) string {
 			continue
 		}
 		for line := range strings.Lines(string(out)) {
-			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: "); ok {
-				name, _, _ = strings.Cut(name, " ")
+			name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: ")
+			if !ok {
+				continue
+			}
+			name, _, _ = strings.Cut(name, " ")
+			if passes(room, name) {
 				return "go test " + folder + ": " + name
 			}
+			fmt.Fprintf(os.Stderr, "mutate: %s of %s fails without the mutation, too\n", name, folder)
+			break
 		}
 		if at := bytes.Index(out, []byte("\npanic: ")); at >= 0 { // on a goroutine of no test, or out of time
 			return "go test " + folder + ": " + short(string(out[at+1:]))
 		}
 	}
 	return ""
+}
+
+// passes reports that a test of the room passes on the code as it is: only then does its
+// failure speak of the mutation.
+func passes(room, test string) bool {
+	return exec.Command("go", "test", "-vet=off", "-timeout", "3m", "-count", "1", "-run", "^"+test+"$", path.Join(module, room)).Run() == nil
 }
 
 // apply replaces the lines, whatever their indentation.
