@@ -218,10 +218,10 @@ func (s *Server) describeOpenAI() {
 		"image_url": members(map[string]*huma.Schema{"url": text("a data: address with base64; others are refused")}, "url"),
 		"file":      members(map[string]*huma.Schema{"filename": text(""), "file_data": text("a data: address with base64")}, "file_data"),
 	}, "type")
-	said := &huma.Schema{OneOf: []*huma.Schema{text(""), listOf(part)}}
+	parts := &huma.Schema{OneOf: []*huma.Schema{text(""), listOf(part)}}
 	schemas["ChatRequest"] = members(map[string]*huma.Schema{
 		"model":          text("an agent: GET /v1/models lists them"),
-		"messages":       listOf(members(map[string]*huma.Schema{"role": literal("user", "assistant", "system", "developer"), "content": said}, "role")),
+		"messages":       listOf(members(map[string]*huma.Schema{"role": literal("user", "assistant", "system", "developer"), "content": parts}, "role")),
 		"stream":         {Type: huma.TypeBoolean},
 		"stream_options": members(map[string]*huma.Schema{"include_usage": {Type: huma.TypeBoolean}}),
 		"user":           text("a person: passed over, unless the setting chat_user says that it names a session"),

@@ -70,8 +70,8 @@ func groupLimit(files fs.FS) int64 {
 			continue
 		}
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-			if said, err := fs.ReadFile(files, path.Join(root, dir, name)); err == nil {
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(said)), 10, 64); err == nil && n > 0 {
+			if text, err := fs.ReadFile(files, path.Join(root, dir, name)); err == nil {
+				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
 					least = min(least, n)
 				}
 			}

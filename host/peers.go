@@ -17,9 +17,9 @@ import (
 // that has said nothing for the longest makes room for the next.
 
 const (
-	// patience is how long a connection without a token has in any case. Who has one
+	// grace is how long a connection without a token has in any case. Who has one
 	// shows it with the first request.
-	patience = time.Second
+	grace = time.Second
 	// strangerTime is how long a connection without a token may wait for bytes: of a
 	// header, of the handshake of TLS, or of the next request.
 	strangerTime = 10 * time.Second
@@ -87,7 +87,7 @@ func (p *peers) take(c *peerConn) bool {
 	p.mu.Lock()
 	for p.open >= p.max && !p.closed {
 		if oldest := p.strangers.Front(); oldest != nil {
-			if left := patience - time.Since(oldest.Value.(*peerConn).since); left <= 0 {
+			if left := grace - time.Since(oldest.Value.(*peerConn).since); left <= 0 {
 				p.end(oldest.Value.(*peerConn))
 				continue
 			} else {
@@ -111,7 +111,7 @@ func (p *peers) take(c *peerConn) bool {
 	c.at = p.strangers.PushBack(c)
 	p.of[c.from] = append(p.of[c.from], c)
 	if p.trim(c.from); len(p.of[c.from]) > p.perPeer {
-		time.AfterFunc(patience, func() {
+		time.AfterFunc(grace, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.trim(c.from)
@@ -123,7 +123,7 @@ func (p *peers) take(c *peerConn) bool {
 // trim ends the oldest connections without a token that a peer has beyond its bound and
 // that have had their time. The lock is held.
 func (p *peers) trim(from netip.Prefix) {
-	for len(p.of[from]) > p.perPeer && time.Since(p.of[from][0].since) >= patience {
+	for len(p.of[from]) > p.perPeer && time.Since(p.of[from][0].since) >= grace {
 		p.end(p.of[from][0])
 	}
 }

@@ -139,11 +139,11 @@ func TestStrangersLeaveRoom(t *testing.T) {
 				for _, tenant := range []string{"acme", ""} { // as soon as a moment has passed
 					c := s.dial("192.0.2.2")
 					defer c.Close()
-					if _, err := ask(c, tenant); err != nil || time.Since(began) > patience {
+					if _, err := ask(c, tenant); err != nil || time.Since(began) > grace {
 						t.Errorf("another peer, tenant %q: %v after %v", tenant, err, time.Since(began))
 					}
 				}
-				time.Sleep(patience)
+				time.Sleep(grace)
 				synctest.Wait()
 				left := 0
 				for _, c := range held {
@@ -187,7 +187,7 @@ func TestManyStrangersLeaveRoom(t *testing.T) {
 		for _, tenant := range []string{"acme", "", "acme"} {
 			c := s.dial("192.0.2.2")
 			defer c.Close()
-			if _, err := ask(c, tenant); err != nil || time.Since(began) > patience {
+			if _, err := ask(c, tenant); err != nil || time.Since(began) > grace {
 				t.Errorf("tenant %q: %v after %v", tenant, err, time.Since(began))
 			}
 		}

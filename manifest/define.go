@@ -75,21 +75,21 @@ type Workflow struct {
 // Step is an action of a workflow.
 type Step struct {
 	ID         string         `yaml:"id" required:"true" shape:"action" doc:"Unique name of the step."`
-	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" doc:"Whose name it is; tool when nothing is said."`
+	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" doc:"Whose name it is; default tool."`
 	Name       string         `yaml:"name" required:"true" shape:"tool" doc:"Target, which the agent must import."`
 	Parameters map[string]any `yaml:"parameters" raw:"true" doc:"Parameters, with $references to inputs and to earlier steps."`
 	DependsOn  []string       `yaml:"depends_on" shape:"action" doc:"Steps that must end first; those that parameters refer to need not be named."`
 	OnError    string         `yaml:"on_error" enum:"fail|skip|retry" doc:"What a failure means: as of actions."`
 	Retry      int64          `yaml:"retry" min:"1" max:"5" optional:"true" doc:"Further attempts after the first; 3 under on_error retry."`
-	RetryDelay *time.Duration `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time before the second attempt, 0s to 60s; loop.retry_delay when nothing is said."`
-	Backoff    int64          `yaml:"backoff" min:"1" max:"10" optional:"true" doc:"Each pause is so many times the one before, 1 to 10; 1 when nothing is said."`
+	RetryDelay *time.Duration `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time before the second attempt, 0s to 60s; default loop.retry_delay."`
+	Backoff    int64          `yaml:"backoff" min:"1" max:"10" optional:"true" doc:"Each pause is so many times the one before, 1 to 10; default 1."`
 	Timeout    time.Duration  `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt."`
 }
 
 // Parameter is an argument that a target takes.
 type Parameter struct {
 	Name        string `yaml:"name" required:"true" shape:"id" doc:"Name of the parameter."`
-	Type        string `yaml:"type" enum:"string|integer|number|boolean|object|array" doc:"Type of its value; any when nothing is said."`
+	Type        string `yaml:"type" enum:"string|integer|number|boolean|object|array" doc:"Type of its value; default any."`
 	Description string `yaml:"description" doc:"One line for the model."`
 	Required    bool   `yaml:"required" doc:"Whether it must be given."`
 	Default     any    `yaml:"default" raw:"true" optional:"true" doc:"Value when it is not given."`
@@ -108,15 +108,15 @@ type Relic struct {
 	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
 	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
 	Storage     Storage       `yaml:"storage" optional:"true" doc:"How much a key_value relic keeps."`
-	Scope       string        `yaml:"scope" enum:"session|user|tenant" optional:"true" doc:"Who shares the values of a key_value relic: the calls of a session, all sessions of a user, or all of a tenant; session when nothing is said."`
+	Scope       string        `yaml:"scope" enum:"session|user|tenant" optional:"true" doc:"Who shares the values of a key_value relic: the calls of a session, all sessions of a user, or all of a tenant; default session."`
 	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
 }
 
 // Storage bounds a key-value relic.
 type Storage struct {
-	MaxKeys  int64 `yaml:"max_keys" min:"1" max:"4096" optional:"true" doc:"Keys; 1024 when nothing is said."`
-	MaxValue int64 `yaml:"max_value" unit:"bytes" min:"1" max:"262144" optional:"true" doc:"Longest value as JSON; 64KiB when nothing is said."`
-	MaxBytes int64 `yaml:"max_bytes" unit:"bytes" min:"1" max:"4194304" optional:"true" doc:"Keys and values together; 1MiB when nothing is said."`
+	MaxKeys  int64 `yaml:"max_keys" min:"1" max:"4096" optional:"true" doc:"Keys; default 1024."`
+	MaxValue int64 `yaml:"max_value" unit:"bytes" min:"1" max:"262144" optional:"true" doc:"Longest value as JSON; default 64KiB."`
+	MaxBytes int64 `yaml:"max_bytes" unit:"bytes" min:"1" max:"4194304" optional:"true" doc:"Keys and values together; default 1MiB."`
 }
 
 // Command is a tool that is a program of its own.
@@ -127,7 +127,7 @@ type Command struct {
 	Summary        string         `yaml:"summary" doc:"One line for the model that calls it."`
 	Author         string         `yaml:"author" doc:"Who wrote it."`
 	State          string         `yaml:"state" doc:"Stage of its life, for people."`
-	Class          string         `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; effectful when nothing is said."`
+	Class          string         `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; default effectful."`
 	Parameters     []Parameter    `yaml:"parameters" doc:"What it takes; those required go first."`
 	Implementation Implementation `yaml:"implementation" doc:"What is run."`
 }
@@ -136,17 +136,17 @@ type Command struct {
 type Implementation struct {
 	Type       string    `yaml:"type" required:"true" enum:"command" doc:"Always command."`
 	Entrypoint []string  `yaml:"entrypoint" raw:"true" doc:"Program, in the agent's folder or by its whole path, and its arguments. Nothing is expanded, and no shell reads it but one that is named."`
-	Stream     string    `yaml:"stream" enum:"lines|json_lines" doc:"How its standard output is a result that can be shown as it grows: lines is a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. One JSON text when nothing is said."`
+	Stream     string    `yaml:"stream" enum:"lines|json_lines" doc:"How its standard output is a result that can be shown as it grows: lines is a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. By default one JSON text."`
 	Resources  Resources `yaml:"resources" doc:"What it may use."`
 	Confine    Confine   `yaml:"confine" optional:"true" doc:"What it may reach."`
 }
 
 // Resources bound a command. The kernel holds it to them.
 type Resources struct {
-	Memory  int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 1GiB when nothing is said. A program in Go needs some 700MiB of it before it does anything."`
-	CPU     time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
-	Files   int64         `yaml:"files" min:"8" max:"4096" optional:"true" doc:"Open files of a process; 64 when nothing is said."`
-	Output  int64         `yaml:"output" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`
+	Memory  int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; default 1GiB. A program in Go needs some 700MiB of it before it does anything."`
+	CPU     time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, default 60s."`
+	Files   int64         `yaml:"files" min:"8" max:"4096" optional:"true" doc:"Open files of a process; default 64."`
+	Output  int64         `yaml:"output" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; default 1MiB."`
 	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
 }
 
@@ -172,8 +172,8 @@ type Connection struct {
 	Secret   string   `yaml:"secret" shape:"secret" doc:"Environment variable that holds the key, or the URL of a PostgreSQL database; never the key itself."`
 	Header   string   `yaml:"header" shape:"name" doc:"Header that carries the key as it is; without it Authorization carries it as a bearer token."`
 	Private  bool     `yaml:"private" doc:"Whether the service may be in a private network or on this machine."`
-	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest answer; 1MiB when nothing is said."`
-	MaxRows  int64    `yaml:"max_rows" min:"1" max:"10000" optional:"true" doc:"Rows in an answer of a database; 100 when nothing is said."`
+	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest answer; default 1MiB."`
+	MaxRows  int64    `yaml:"max_rows" min:"1" max:"10000" optional:"true" doc:"Rows in an answer of a database; default 100."`
 }
 
 // Interface is what a relic can be asked.
@@ -186,12 +186,12 @@ type Interface struct {
 type Endpoint struct {
 	Name       string      `yaml:"name" required:"true" shape:"id" doc:"Value of the parameter operation."`
 	Summary    string      `yaml:"summary" doc:"One line for the model."`
-	Method     string      `yaml:"method" enum:"GET|HEAD|POST|PUT|PATCH|DELETE" doc:"Method; GET when nothing is said."`
+	Method     string      `yaml:"method" enum:"GET|HEAD|POST|PUT|PATCH|DELETE" doc:"Method; default GET."`
 	Path       string      `yaml:"path" raw:"true" shape:"path" doc:"Path under base_url; {name} stands for a parameter. The others go into the query, or as JSON into the body of POST, PUT and PATCH."`
 	Query      string      `yaml:"query" raw:"true" doc:"Statement of a database that reads; :name stands for a parameter, and is bound."`
 	Exec       string      `yaml:"exec" raw:"true" doc:"Statement of a database that changes something."`
-	Stream     string      `yaml:"stream" enum:"events|lines|json_lines" doc:"What a service answers, as a result that can be shown as it grows: events is the list of the data of text/event-stream, lines a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. An object with status and body when nothing is said."`
-	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by the method when nothing is said: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key. A query is read_only, an exec effectful when nothing is said, and a keyed one is done once under its key."`
+	Stream     string      `yaml:"stream" enum:"events|lines|json_lines" doc:"What a service answers, as a result that can be shown as it grows: events is the list of the data of text/event-stream, lines a text, json_lines a list with one JSON value a line. Needs extensions: [stream]. By default an object with status and body."`
+	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by default by the method: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key. A query is read_only by default, an exec effectful, and a keyed one is done once under its key."`
 	Parameters []Parameter `yaml:"parameters" doc:"What it takes."`
 }
 

@@ -50,13 +50,13 @@ type Manifest struct {
 	} `yaml:"output" optional:"true" doc:"What the final answer of a run must be: one JSON value that fits a schema. It is shown when it does."`
 
 	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" doc:"How the model speaks."`
-	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
+	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; default full."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; default none."`
 	Rollback   struct {
-		On      *[]string `yaml:"on" enum:"error|halt|cancel" optional:"true" doc:"What rolls groups of actions back unasked: error, a member failed; halt, the run ends HALT; cancel, it is cancelled. error alone when nothing is said."`
-		Unknown string    `yaml:"unknown" enum:"run|report" optional:"true" doc:"What a rollback does about a member whose outcome is unknown: run its compensation, or report it alone. report when nothing is said."`
+		On      *[]string `yaml:"on" enum:"error|halt|cancel" optional:"true" doc:"What rolls groups of actions back unasked: error, a member failed; halt, the run ends HALT; cancel, it is cancelled; by default error alone."`
+		Unknown string    `yaml:"unknown" enum:"run|report" optional:"true" doc:"What a rollback does about a member whose outcome is unknown: run its compensation, or report it alone; default report."`
 	} `yaml:"rollback" optional:"true" doc:"When groups of actions are undone, with the extension rollback."`
 	ActionTemplates map[string]any `yaml:"action_templates" shape:"action" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
@@ -107,8 +107,8 @@ type Model struct {
 	APITimeout time.Duration `yaml:"api_timeout" min:"1s" max:"1h" optional:"true" doc:"How long an answer may take to begin."`
 	Price      Price         `yaml:"price" optional:"true" doc:"What the model costs; without it the cost of replies is unknown."`
 	Options    Options       `yaml:"options" optional:"true" doc:"How the model answers; what the provider does not have is refused."`
-	Stream     *bool         `yaml:"stream" doc:"Whether the reply is asked for as a stream; true when nothing is said. Without, the whole reply is one piece, for servers that cannot stream."`
-	ToolCalls  string        `yaml:"tool_calls" enum:"native|text" doc:"How tools are called: native sends them as the provider's functions, text has the model write calls as its dialect does. When nothing is said, native at the vendors' own addresses, in cogency and cortex, and text elsewhere. It goes for the fallbacks too."`
+	Stream     *bool         `yaml:"stream" doc:"Whether the reply is asked for as a stream; default true. Without, the whole reply is one piece, for servers that cannot stream."`
+	ToolCalls  string        `yaml:"tool_calls" enum:"native|text" doc:"How tools are called: native sends them as the provider's functions, text has the model write calls as its dialect does. By default native at the vendors' own addresses, in cogency and cortex, and text elsewhere. It goes for the fallbacks too."`
 	Mode       string        `yaml:"mode" enum:"auto|resume|replay" doc:"How the history gets to the model: replay sends all of it with every request, resume what is new over a conversation that the provider keeps. auto is resume where the provider's own address and the dialect allow it, and goes on with replay where that fails."`
 	Session    ModelSession  `yaml:"session" optional:"true" doc:"The conversation that the provider keeps."`
 	Fallback   []Fallback    `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
@@ -117,8 +117,8 @@ type Model struct {
 // ModelSession is a conversation that the provider keeps: model.session.
 type ModelSession struct {
 	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" later:"live" doc:"How the provider keeps it: Responses over WebSockets, or Realtime, which also is how a model is asked without a conversation. When it is given, auto uses it also at another base_url."`
-	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; 60s when nothing is said."`
-	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; 55m when nothing is said."`
+	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; default 60s."`
+	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; default 55m."`
 }
 
 // Fallback is a model that stands in.
@@ -191,9 +191,9 @@ type MCP struct {
 	URL       string            `yaml:"url" shape:"url" doc:"Address of a server that speaks streamable HTTP. The author of the manifest vouches for it: it may be in a private network or on this machine."`
 	Header    string            `yaml:"header" shape:"name" doc:"Header that carries the secret as it is; without it Authorization carries it as a bearer token."`
 	Secrets   []string          `yaml:"secrets" shape:"secret" doc:"Environment variables of the host: a program gets them under their names, a url has one at most. Never the keys themselves."`
-	Connect   time.Duration     `yaml:"connect_timeout" min:"1ms" max:"1h" optional:"true" doc:"How long making a connection may take; 30s when nothing is said."`
-	Timeout   time.Duration     `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt of a call; 30s when nothing is said."`
-	MaxBytes  int64             `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`
+	Connect   time.Duration     `yaml:"connect_timeout" min:"1ms" max:"1h" optional:"true" doc:"How long making a connection may take; default 30s."`
+	Timeout   time.Duration     `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt of a call; default 30s."`
+	MaxBytes  int64             `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; default 1MiB."`
 	Pin       string            `yaml:"pin" doc:"Digest of the server's list of tools, sha256: and 64 digits, as stile doctor --pins says it. A server that offers anything else is refused."`
 	Tools     []MCPTool         `yaml:"tools" doc:"Tools that may be called; without it all that the server offers."`
 }
@@ -202,9 +202,9 @@ type MCP struct {
 type MCPTool struct {
 	Name        string              `yaml:"name" required:"true" doc:"Name by which the server knows it; with a * all of its tools that are named so, such as read_*."`
 	As          string              `yaml:"as" shape:"id" doc:"Name behind the dot; without it the server's, in which all but letters, digits and '_' becomes '_'."`
-	Class       messages.Class      `yaml:"class" enum:"read_only|idempotent|effectful" doc:"What repeating it does; effectful when nothing is said, whatever the server says."`
+	Class       messages.Class      `yaml:"class" enum:"read_only|idempotent|effectful" doc:"What repeating it does; default effectful, whatever the server says."`
 	Gate        messages.GateAnswer `yaml:"gate" enum:"approve|deny|confirm" doc:"What the gate says of it; as approval.tools does."`
-	Timeout     time.Duration       `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the server when nothing is said."`
+	Timeout     time.Duration       `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; default that of the server."`
 	Pin         string              `yaml:"pin" doc:"Digest of what the server says of it, sha256: and 64 digits, as stile doctor --pins says it. A tool that is described otherwise is refused."`
 	Description string              `yaml:"description" raw:"true" doc:"What the model is told of it; without it what the server says."`
 	Schema      string              `yaml:"schema" raw:"true" doc:"JSON schema of its arguments. With it the server is not asked before the tool is called; a manifest kept in a journal has it."`
@@ -212,9 +212,9 @@ type MCPTool struct {
 
 // Process bounds a program. The kernel holds it to them.
 type Process struct {
-	Memory int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
-	CPU    time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"720h" optional:"true" doc:"Processor time of a process; whole seconds, 1h when nothing is said."`
-	Files  int64         `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 256 when nothing is said."`
+	Memory int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; default 4GiB."`
+	CPU    time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"720h" optional:"true" doc:"Processor time of a process; whole seconds, default 1h."`
+	Files  int64         `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; default 256."`
 }
 
 // Confine is what a command or the program of an MCP server may reach. The kernel holds it to
@@ -255,7 +255,7 @@ type Workspace struct {
 	Access   string   `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
 	Root     string   `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
 	Per      string   `yaml:"per" enum:"session|user|tenant|agent" doc:"Who works together: has one folder, one cache of programs and one connection to each MCP server. A user, which is what nothing says; a session; a tenant; or all who use the agent. access: system is agent alone."`
-	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"65536" max:"1099511627776" optional:"true" doc:"What the files of one folder may take on the disc, that of each user, session or tenant; no bound when nothing is said. Not for access: system."`
+	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"65536" max:"1099511627776" optional:"true" doc:"What the files of one folder may take on the disc, that of each user, session or tenant; by default without bound. Not for access: system."`
 	Editable []string `yaml:"editable" enum:".git|.hg|.svn|.vscode|.idea|.vs|.zed|.fleet|.devcontainer|.env" doc:"Folders and files that tools otherwise only read, because other programs act on them."`
 }
 
@@ -269,11 +269,11 @@ type Shell struct {
 	Write       []string          `yaml:"write" doc:"Further folders in which everything may be changed."`
 	Caches      []string          `yaml:"caches" shape:"env" doc:"Variables of the programs that each name a folder of the agent's own, kept between calls in the data directory."`
 	Environment map[string]string `yaml:"environment" shape:"env" doc:"Variables of the programs, beside PATH, HOME, TMPDIR, LANG and TERM. Nothing of the host's own gets there."`
-	Timeout     time.Duration     `yaml:"timeout" min:"100ms" max:"1h" optional:"true" doc:"Longest run of a program; 30s when nothing is said."`
-	Memory      int64             `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
-	CPU         time.Duration     `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
-	Files       int64             `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 1024 when nothing is said."`
-	Processes   int64             `yaml:"processes" min:"1" max:"65536" optional:"true" doc:"Processes and threads that the host's user may have beyond those of the machine when a program begins; 1024 when nothing is said. Linux does not bound those of root."`
+	Timeout     time.Duration     `yaml:"timeout" min:"100ms" max:"1h" optional:"true" doc:"Longest run of a program; default 30s."`
+	Memory      int64             `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; default 4GiB."`
+	CPU         time.Duration     `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, default 60s."`
+	Files       int64             `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; default 1024."`
+	Processes   int64             `yaml:"processes" min:"1" max:"65536" optional:"true" doc:"Processes and threads that the host's user may have beyond those of the machine when a program begins; default 1024. Linux does not bound those of root."`
 }
 
 // Search says where the tool search looks.
@@ -345,7 +345,7 @@ type FeedBudget struct {
 // is not there is not an empty one: it has the default of the dialect.
 type InternalActions struct {
 	Enabled *bool     `yaml:"enabled" doc:"Switches internal actions on, where the dialect has them."`
-	Allowed *[]string `yaml:"allowed_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those allowed; an empty list allows none. When nothing is said, the five about feeds."`
+	Allowed *[]string `yaml:"allowed_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those allowed; an empty list allows none. By default the five about feeds."`
 	Blocked []string  `yaml:"blocked_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those blocked, also when allowed."`
 }
 
@@ -359,10 +359,10 @@ type Loop struct {
 	Busy                     messages.Policy `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
 	Recovery                 string          `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
 	OnPanic                  string          `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
-	RetryDelay               *time.Duration  `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; 1s when nothing is said."`
-	DefaultFinal             *bool           `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; true when nothing is said."`
+	RetryDelay               *time.Duration  `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; default 1s."`
+	DefaultFinal             *bool           `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; default true."`
 	SyncPolicy               string          `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
-	Repairs                  *int64          `yaml:"repairs" min:"0" max:"8" doc:"Turns of a run that may follow one which failed by a mistake of its model; they are told of it. 2 when nothing is said."`
+	Repairs                  *int64          `yaml:"repairs" min:"0" max:"8" doc:"Turns of a run that may follow one which failed by a mistake of its model; they are told of it; default 2."`
 	Strict                   []string        `yaml:"strict" optional:"true" enum:"all|fence|prose|think|commas|controls|aliases|strings|case|single|closing|sections|bare|unseen|silence" doc:"Habits of models that are not forgiven; all forgives none."`
 }
 
@@ -383,33 +383,33 @@ type Quotas struct {
 	Value          int64         `yaml:"value" unit:"bytes" min:"1" max:"9007199254740991" doc:"Size of one value of a program."`
 	Depth          int64         `yaml:"depth" min:"1" max:"256" doc:"Nested calls of a program."`
 	Output         int64         `yaml:"output" unit:"bytes" min:"1" max:"524288" doc:"Bytes of OUTPUT and of SCRATCHPAD, each."`
-	Calls          int64         `yaml:"calls" min:"1" max:"9007199254740991" optional:"true" doc:"Calls of a program, those of pure tools not counted; 4096 when nothing is said."`
-	Emits          int64         `yaml:"emits" min:"1" max:"9007199254740991" optional:"true" doc:"emit and whisper statements that a program executes; 10000 when nothing is said."`
+	Calls          int64         `yaml:"calls" min:"1" max:"9007199254740991" optional:"true" doc:"Calls of a program, those of pure tools not counted; default 4096."`
+	Emits          int64         `yaml:"emits" min:"1" max:"9007199254740991" optional:"true" doc:"emit and whisper statements that a program executes; default 10000."`
 	Actions        int64         `yaml:"actions" min:"1" max:"9007199254740991" doc:"Recorded actions of a run."`
-	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; 5 when nothing is said, in cogency 8."`
+	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; default 5, in cogency 8."`
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
 	CostMicroUSD   int64         `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" doc:"Price of a run in US dollars, at most six decimals."`
 
 	// Of one reply (docs/spec/streaming.md §10). What a dialect has not is refused there.
-	Reply        int64         `yaml:"reply" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Bytes of a reply; 8MiB when nothing is said."`
-	ReplyActions int64         `yaml:"reply_actions" min:"1" max:"1024" optional:"true" doc:"Actions of a reply; 64 when nothing is said."`
-	GateBuffer   int64         `yaml:"gate_buffer" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"What waits behind a sync action before the model's stream is left unread; 256KiB when nothing is said."`
-	Drain        time.Duration `yaml:"drain" min:"1ms" max:"1h" optional:"true" doc:"How long async actions may run on after a final response; 5s when nothing is said."`
-	RollbackWall time.Duration `yaml:"rollback_wall" min:"1ms" max:"1h" optional:"true" doc:"How long compensations may run in a turn that is being stopped, with the extension rollback; 60s when nothing is said."`
-	Tag          int64         `yaml:"tag" unit:"bytes" min:"64" max:"65536" optional:"true" doc:"Longest tag, in the dialect cortex; 4KiB when nothing is said."`
-	Body         int64         `yaml:"body" unit:"bytes" min:"2" max:"8388608" optional:"true" doc:"Longest body of an action, in the dialect cortex; 256KiB when nothing is said."`
-	JSONDepth    int64         `yaml:"json_depth" min:"1" max:"64" optional:"true" doc:"Nested arrays and objects in the body of an action, in the dialects cortex and cogency; 64 when nothing is said."`
-	ThoughtDepth int64         `yaml:"thought_depth" min:"1" max:"64" optional:"true" doc:"Nested thoughts, in the dialect cortex; 8 when nothing is said."`
-	Result       int64         `yaml:"result" unit:"bytes" min:"256" max:"1048576" optional:"true" doc:"What the model is shown of a result, in the dialects cortex and cogency; 16KiB when nothing is said, in cogency 64KiB."`
+	Reply        int64         `yaml:"reply" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Bytes of a reply; default 8MiB."`
+	ReplyActions int64         `yaml:"reply_actions" min:"1" max:"1024" optional:"true" doc:"Actions of a reply; default 64."`
+	GateBuffer   int64         `yaml:"gate_buffer" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"What waits behind a sync action before the model's stream is left unread; default 256KiB."`
+	Drain        time.Duration `yaml:"drain" min:"1ms" max:"1h" optional:"true" doc:"How long async actions may run on after a final response; default 5s."`
+	RollbackWall time.Duration `yaml:"rollback_wall" min:"1ms" max:"1h" optional:"true" doc:"How long compensations may run in a turn that is being stopped, with the extension rollback; default 60s."`
+	Tag          int64         `yaml:"tag" unit:"bytes" min:"64" max:"65536" optional:"true" doc:"Longest tag, in the dialect cortex; default 4KiB."`
+	Body         int64         `yaml:"body" unit:"bytes" min:"2" max:"8388608" optional:"true" doc:"Longest body of an action, in the dialect cortex; default 256KiB."`
+	JSONDepth    int64         `yaml:"json_depth" min:"1" max:"64" optional:"true" doc:"Nested arrays and objects in the body of an action, in the dialects cortex and cogency; default 64."`
+	ThoughtDepth int64         `yaml:"thought_depth" min:"1" max:"64" optional:"true" doc:"Nested thoughts, in the dialect cortex; default 8."`
+	Result       int64         `yaml:"result" unit:"bytes" min:"256" max:"1048576" optional:"true" doc:"What the model is shown of a result, in the dialects cortex and cogency; default 16KiB, in cogency 64KiB."`
 
-	Feeds int64 `yaml:"feeds" min:"1" max:"256" optional:"true" doc:"Feeds of a session, those of the manifest and those that the model adds; 32 when nothing is said."`
+	Feeds int64 `yaml:"feeds" min:"1" max:"256" optional:"true" doc:"Feeds of a session, those of the manifest and those that the model adds; default 32."`
 }
 
 // Approval is what the gate says of calls.
 type Approval struct {
 	Default messages.GateAnswer            `yaml:"default" enum:"approve|deny|confirm" doc:"The answer for tools not named."`
 	Tools   map[string]messages.GateAnswer `yaml:"tools" shape:"tool" enum:"approve|deny|confirm" doc:"The answer by tool."`
-	Wait    time.Duration                  `yaml:"wait" min:"1s" max:"720h" optional:"true" doc:"How long a call waits for confirmation; 24h when nothing is said, in the dialect kitsu 120s."`
+	Wait    time.Duration                  `yaml:"wait" min:"1s" max:"720h" optional:"true" doc:"How long a call waits for confirmation; default 24h, in the dialect kitsu 120s."`
 }
 
 // ApprovalWait is how long a call waits for confirmation.
@@ -425,12 +425,12 @@ func (m *Manifest) ApprovalWait() time.Duration {
 
 // Kitsu is what the meta-controller goes by (docs/spec/kitsu.md §4).
 type Kitsu struct {
-	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
-	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
-	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; 2 when nothing is said."`
-	ConfirmTopics *bool  `yaml:"confirm_topics" optional:"true" doc:"Whether a search about another topic than the last one waits for confirmation; when nothing is said, where a person may approve."`
+	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; default true."`
+	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; default true."`
+	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; default 2."`
+	ConfirmTopics *bool  `yaml:"confirm_topics" optional:"true" doc:"Whether a search about another topic than the last one waits for confirmation; by default where a person may approve."`
 	Search        string `yaml:"search" shape:"tool" doc:"What searches: an imported tool; recall for what the user said and was told in earlier sessions; or stub for made-up results. Without it an imported tool search, else nothing."`
-	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time where the user's is not known: Europe/Oslo, UTC+7, -03:30; UTC when nothing is said."`
+	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time where the user's is not known: Europe/Oslo, UTC+7, -03:30; default UTC."`
 }
 
 // SearchStub is what Kitsu.Search says for results that are made up.
@@ -439,8 +439,8 @@ const SearchStub = "stub"
 // Memory is what is remembered across runs.
 type Memory struct {
 	Profile       bool   `yaml:"profile" doc:"Keeps a profile of the user, learned from what they write, and shows it to the model."`
-	Cadence       int64  `yaml:"profile_cadence" min:"1" max:"100" optional:"true" doc:"Messages of the user after which the profile is looked at again; 5 when nothing is said."`
-	Results       *int64 `yaml:"results" unit:"bytes" min:"0" max:"65536" optional:"true" doc:"What the model is shown of the results of a finished run in cortex; 4KiB when nothing is said, 0 for none."`
+	Cadence       int64  `yaml:"profile_cadence" min:"1" max:"100" optional:"true" doc:"Messages of the user after which the profile is looked at again; default 5."`
+	Results       *int64 `yaml:"results" unit:"bytes" min:"0" max:"65536" optional:"true" doc:"What the model is shown of the results of a finished run in cortex; default 4KiB, 0 for none."`
 	Recall        bool   `yaml:"recall" doc:"Lets the model search earlier sessions of the user: the tool recall."`
 	HistoryWindow int64  `yaml:"history_window" min:"0" max:"1000000" none:"true" sized:"history_bytes" doc:"Messages of the history that the model gets at most, with their question; 0 for all; none for nothing of finished runs; a size such as 32KiB is history_bytes. In aeiou the history is the streams of the turn before: none drops those of finished runs, and a number changes nothing."`
 	HistoryBytes  int64  `yaml:"history_bytes" unit:"bytes" min:"1" max:"67108864" optional:"true" doc:"Text of finished runs that the model gets at most: the latest runs, each whole or not at all. The run in flight is not counted. Not in aeiou."`
@@ -497,10 +497,10 @@ const (
 	DurabilityUnit       Durability = "unit"
 )
 
-// DefaultNoProgressN is loop.no_progress_n when nothing is said (docs/spec/aeiou.md §18).
+// DefaultNoProgressN is the default of loop.no_progress_n (docs/spec/aeiou.md §18).
 const DefaultNoProgressN = 3
 
-// With loops a run may have more actions, if nothing is said.
+// With loops a run may have more actions by default.
 const (
 	extForeach  = "foreach"
 	loopActions = 1024

@@ -161,14 +161,14 @@ func one(ctx context.Context, r row, file string) (measure.Round, error) {
 		}
 		return res.Rounds[0], nil
 	}
-	said := &strings.Builder{}
-	cmd.Stderr = said
+	stderr := &strings.Builder{}
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		return measure.Round{}, err
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	if err := listens(ctx, port); err != nil {
-		return measure.Round{}, fmt.Errorf("%w: %.300s", err, said)
+		return measure.Round{}, fmt.Errorf("%w: %.300s", err, stderr)
 	}
 	t, err := target.NewOpenAI("http://127.0.0.1:"+strconv.Itoa(port)+"/v1", "", "", cmd.Process.Pid)
 	if err != nil {

@@ -303,8 +303,8 @@ func read[T any](res *http.Response) (v T, err error) {
 	return v, nil
 }
 
-// said is an event of a run, as far as it is read here.
-type said struct {
+// runEvent is an event of a run, as far as it is read here.
+type runEvent struct {
 	Type string `json:"type"`
 	Kind string `json:"kind"`
 	Run  int64  `json:"run"`
@@ -325,7 +325,7 @@ type said struct {
 }
 
 func runOf(ev event) (int64, error) {
-	var s said
+	var s runEvent
 	if json.Unmarshal(ev.data, &s) != nil || s.Run == 0 {
 		return 0, &load.Failure{Kind: "event without a run"}
 	}
@@ -374,7 +374,7 @@ func (h *Host) part(ctx context.Context, r *load.Request, g *gathering, res *htt
 		if ev.id != "" {
 			*at = ev.id
 		}
-		var s said
+		var s runEvent
 		switch ev.name {
 		case "delta", "retract", "response", "input", "run.end", "action.approval", "problem", "error":
 			if json.Unmarshal(ev.data, &s) != nil {

@@ -72,7 +72,7 @@ func (r *reader) keys(n *yaml.Node, path string, known map[string]func(n *yaml.N
 		r.refuse(n, path, "want a mapping of keys")
 		return
 	}
-	said := map[string]bool{}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i].Value
 		at := key
@@ -88,12 +88,12 @@ func (r *reader) keys(n *yaml.Node, path string, known map[string]func(n *yaml.N
 			}
 			slices.Sort(names)
 			r.refuse(n.Content[i], at, "is no key here; there are %s", strings.Join(names, ", "))
-		case said[key]:
+		case seen[key]:
 			r.refuse(n.Content[i], at, "is there twice")
 		default:
 			take(n.Content[i+1], at)
 		}
-		said[key] = true
+		seen[key] = true
 	}
 }
 
@@ -324,9 +324,9 @@ func (r *reader) dist(to *Dist) func(*yaml.Node, string) {
 			return
 		}
 		var d Dist
-		said := map[string]bool{}
+		known := map[string]bool{}
 		take := func(name string, v *Duration) func(*yaml.Node, string) {
-			return func(n *yaml.Node, path string) { said[name] = true; r.span(v, 0, MaxDraw)(n, path) }
+			return func(n *yaml.Node, path string) { known[name] = true; r.span(v, 0, MaxDraw)(n, path) }
 		}
 		before := len(r.wrong)
 		r.keys(n, path, map[string]func(*yaml.Node, string){
@@ -338,8 +338,8 @@ func (r *reader) dist(to *Dist) func(*yaml.Node, string) {
 			return
 		}
 		want := map[Kind][]string{Constant: {"value"}, Uniform: {"max", "min"}, Exponential: {"mean"}, LogNormal: {"median", "p99"}}[d.Kind]
-		have := make([]string, 0, len(said))
-		for name := range said {
+		have := make([]string, 0, len(known))
+		for name := range known {
 			have = append(have, name)
 		}
 		slices.Sort(have)

@@ -335,8 +335,8 @@ func (a *app) confirmed(ctx context.Context, sid string, q *stile.Approval) erro
 	if err := a.showApproval(sid, q); err != nil {
 		return err
 	}
-	said, err := a.typed(ctx, "Allow this call? Type yes: ")
-	if err == nil && !strings.EqualFold(said, "yes") {
+	answer, err := a.typed(ctx, "Allow this call? Type yes: ")
+	if err == nil && !strings.EqualFold(answer, "yes") {
 		err = &messages.Error{Code: messages.ErrDenied, Reason: "UNANSWERED", Detail: "nothing was answered: the call still waits"}
 	}
 	return err

@@ -64,19 +64,19 @@ func (a *app) typed(ctx context.Context, question string) (string, error) {
 
 // yesOrNo asks whether a call may run until the answer is yes, no or nothing, which is "".
 // Nothing shorter than the word lets a call happen: a letter may be typed ahead.
-func (a *app) yesOrNo(ctx context.Context) (said string, err error) {
+func (a *app) yesOrNo(ctx context.Context) (answer string, err error) {
 	ask := a.ask
 	if ask == nil {
 		ask = a.typed
 	}
 	question := "Allow this call? yes, no, or nothing for later: "
 	for {
-		if said, err = ask(ctx, question); err != nil {
+		if answer, err = ask(ctx, question); err != nil {
 			return "", err
 		}
-		switch said = strings.ToLower(strings.TrimSpace(said)); said {
+		switch answer = strings.ToLower(strings.TrimSpace(answer)); answer {
 		case "yes", "no", "":
-			return said, nil
+			return answer, nil
 		}
 		question = "Type yes or no, or press Enter to answer later: "
 	}
@@ -103,15 +103,15 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 		if err := a.showApproval(s.SID(), q); err != nil {
 			return answered, err
 		}
-		said := ""
+		answer := ""
 		if a.asks() && by != "" {
-			if said, err = a.yesOrNo(ctx); err != nil {
+			if answer, err = a.yesOrNo(ctx); err != nil {
 				return answered, err
 			}
 		}
 		e := about("answer-approval", key)
 		e.Run, e.Approval = strconv.FormatInt(q.Run, 10), q.ID
-		switch said {
+		switch answer {
 		case "yes":
 			e.Detail = fmt.Sprintf("%s by %.256s", messages.GateApprove, by)
 			err = a.onRecord(&e, func() error { return s.Approve(ctx, *q, by) })

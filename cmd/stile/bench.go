@@ -147,21 +147,21 @@ func (a *app) workloadOf(cmd *cobra.Command, args []string, o *benchOptions) (*w
 	if err != nil {
 		return nil, err
 	}
-	said := cmd.Flags().Changed
-	if said("rate") {
+	set := cmd.Flags().Changed
+	if set("rate") {
 		w.Arrivals.Rate = o.rate
 	}
-	if said("for") {
+	if set("for") {
 		w.Arrivals.For = workload.Duration(o.length)
 		w.Arrivals.Ramp = min(w.Arrivals.Ramp, w.Arrivals.For)
 	}
-	if said("ramp") {
+	if set("ramp") {
 		w.Arrivals.Ramp = workload.Duration(o.ramp)
 	}
-	if said("sessions") {
+	if set("sessions") {
 		w.Sessions = o.sessions
 	}
-	if said("seed") {
+	if set("seed") {
 		w.Seed = o.seed
 	}
 	var wrong []error

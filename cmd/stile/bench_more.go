@@ -130,11 +130,11 @@ Exit status 0 says that nothing was lost and nothing was done twice, 9 that some
 // ownServer is this command, run again as bench serve.
 type ownServer struct {
 	*app
-	args []string // the workload
-	seed string
-	dir  string
-	cmd  *exec.Cmd
-	said *tail
+	args   []string // the workload
+	seed   string
+	dir    string
+	cmd    *exec.Cmd
+	stderr *tail
 }
 
 // startWait is how long a host may take to listen.
@@ -150,8 +150,8 @@ func (s *ownServer) Start(ctx context.Context) (string, error) {
 	}
 	s.cmd = exec.CommandContext(ctx, self, "bench", "serve", s.args[0], "--dir", filepath.Join(s.dir, "data"), "--witness", filepath.Join(s.dir, "witness"), "--seed", s.seed, "--listen", "127.0.0.1:0") //nolint:gosec // this command itself
 	s.cmd.WaitDelay = time.Second
-	s.said = &tail{}
-	s.cmd.Stderr = s.said
+	s.stderr = &tail{}
+	s.cmd.Stderr = s.stderr
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return "", err
@@ -201,10 +201,10 @@ func (s *ownServer) Witness() (io.ReadCloser, error) {
 
 // complaint is what the host said last, as an error.
 func (s *ownServer) complaint() error {
-	if s.said == nil {
+	if s.stderr == nil {
 		return nil
 	}
-	text := strings.TrimSpace(s.said.String())
+	text := strings.TrimSpace(s.stderr.String())
 	if text == "" {
 		return nil
 	}

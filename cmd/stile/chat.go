@@ -130,11 +130,11 @@ func (t *talk) ask(ctx context.Context, question string) (string, error) {
 		at.keys.question = true
 		defer func() { at.keys.question = false }()
 	}
-	said, err := t.lines.next(ctx, question)
+	answer, err := t.lines.next(ctx, question)
 	if errors.Is(err, io.EOF) {
 		return "", nil
 	}
-	return said, err
+	return answer, err
 }
 
 // settled asks about the calls that wait in the session, and shows how their run goes on. It

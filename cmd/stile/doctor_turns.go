@@ -17,7 +17,7 @@ func lookTurns(path string, m *manifest.Manifest) []finding {
 	if most == "" || m.Loop.MaxTurns != 0 {
 		return nil
 	}
-	var said struct {
+	var limits struct {
 		Cap  *int64 `yaml:"iteration_cap"`
 		Loop struct {
 			Turns *int64 `yaml:"max_turns"`
@@ -25,7 +25,7 @@ func lookTurns(path string, m *manifest.Manifest) []finding {
 		} `yaml:"loop"`
 	}
 	doc, err := os.ReadFile(path)
-	if err != nil || yaml.Unmarshal(doc, &said) != nil || said.Cap == nil && said.Loop.Turns == nil && said.Loop.Cap == nil {
+	if err != nil || yaml.Unmarshal(doc, &limits) != nil || limits.Cap == nil && limits.Loop.Turns == nil && limits.Loop.Cap == nil {
 		return nil
 	}
 	return []finding{{"turns " + path, isWarn, fmt.Sprintf("loop.max_turns is 0, which in %s is the default, %s; as good as none is 1000000", m.Dialect, most)}}

@@ -93,27 +93,27 @@ the next start; then the exit status is 8.`,
 // hostFlags gives a command the flags of a host's settings, and returns what puts their values in the
 // place of those of file and environment.
 func (a *app) hostFlags(cmd *cobra.Command) (take func(*settings)) {
-	said, flags := defaultSettings(), cmd.Flags()
+	given, flags := defaultSettings(), cmd.Flags()
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
-	flags.StringVar(&said.Listen, "listen", said.Listen, "address; without tokens one of loopback")
-	flags.StringVar(&said.TLSCert, "tls-cert", "", "file with the certificate (PEM), to speak TLS")
-	flags.StringVar(&said.TLSKey, "tls-key", "", "file with the certificate's key (PEM)")
-	flags.StringVar(&said.Auth, "auth", said.Auth, "who may ask: tokens, anybody on this machine (none), or auto: tokens when there are some")
-	flags.StringSliceVar(&said.Hosts, "host", nil, "a further name under which requests may come")
-	flags.StringSliceVar(&said.Origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
-	flags.DurationVar(&said.Grace, "grace", said.Grace, "how long turns in flight may take to end")
-	decisionFlag(cmd, &said.DecisionLog)
-	flags.BoolVar(&said.Memory, "memory", false, "keep journal and keys in memory; nothing stays")
+	flags.StringVar(&given.Listen, "listen", given.Listen, "address; without tokens one of loopback")
+	flags.StringVar(&given.TLSCert, "tls-cert", "", "file with the certificate (PEM), to speak TLS")
+	flags.StringVar(&given.TLSKey, "tls-key", "", "file with the certificate's key (PEM)")
+	flags.StringVar(&given.Auth, "auth", given.Auth, "who may ask: tokens, anybody on this machine (none), or auto: tokens when there are some")
+	flags.StringSliceVar(&given.Hosts, "host", nil, "a further name under which requests may come")
+	flags.StringSliceVar(&given.Origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
+	flags.DurationVar(&given.Grace, "grace", given.Grace, "how long turns in flight may take to end")
+	decisionFlag(cmd, &given.DecisionLog)
+	flags.BoolVar(&given.Memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	chooses(cmd, "auth", "auto", "tokens", "none")
 	return func(s *settings) {
 		for flag, take := range map[string]func(){
 			"dir": func() { s.Dir = a.dir }, "journal": func() { s.Journal = a.journal }, "passphrase-file": func() { s.PassphraseFile = a.passphraseFile },
-			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
-			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
-			"tls-cert": func() { s.TLSCert = said.TLSCert }, "tls-key": func() { s.TLSKey = said.TLSKey },
-			"decision-log": func() { s.DecisionLog = said.DecisionLog },
+			"listen": func() { s.Listen = given.Listen }, "auth": func() { s.Auth = given.Auth }, "host": func() { s.Hosts = given.Hosts },
+			"origin": func() { s.Origins = given.Origins }, "grace": func() { s.Grace = given.Grace }, "memory": func() { s.Memory = given.Memory },
+			"tls-cert": func() { s.TLSCert = given.TLSCert }, "tls-key": func() { s.TLSKey = given.TLSKey },
+			"decision-log": func() { s.DecisionLog = given.DecisionLog },
 		} {
 			if flags.Changed(flag) {
 				take()

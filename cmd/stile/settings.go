@@ -233,14 +233,14 @@ func (a *app) loadSettings(path string) (settings, error) {
 		path = settingsFile
 	}
 	b, err := readFile(path, maxSettingsBytes)
-	said := places{}
+	where := places{}
 	switch {
 	case err == nil:
-		said, err = s.parse(path, b)
+		where, err = s.parse(path, b)
 	case !named && errors.Is(err, os.ErrNotExist):
 		err = nil
 	}
-	if err != nil && len(said) == 0 {
+	if err != nil && len(where) == 0 {
 		return s, err
 	}
 	if err == nil && b != nil {
@@ -249,7 +249,7 @@ func (a *app) loadSettings(path string) (settings, error) {
 	if !slices.Contains(a.own, path) { // it is read again by a reload
 		a.own = append(a.own, path)
 	}
-	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, said), s.check(said)); err == nil && a.flagged != nil {
+	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, where), s.check(where)); err == nil && a.flagged != nil {
 		a.flagged(&s)
 	}
 	return s, err
@@ -264,9 +264,9 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 	if err := yaml.Unmarshal(b, &doc); err != nil {
 		return nil, yamlError(path, err)
 	}
-	r := &settingsReader{file: path, said: places{}}
+	r := &settingsReader{file: path, where: places{}}
 	if len(doc.Content) == 0 {
-		return r.said, nil
+		return r.where, nil
 	}
 	r.read("", doc.Content[0], reflect.ValueOf(s).Elem(), 0)
 	for name, h := range s.Webhooks {
@@ -282,7 +282,7 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 	if s.DecisionLog != toStandardError {
 		s.DecisionLog = beside(path, s.DecisionLog)
 	}
-	return r.said, errors.Join(r.wrong...)
+	return r.where, errors.Join(r.wrong...)
 }
 
 func pointers(all []string) (out []*string) {
@@ -316,7 +316,7 @@ func yamlError(path string, err error) error {
 
 type settingsReader struct {
 	file  string
-	said  places
+	where places
 	wrong []error
 }
 
@@ -336,7 +336,7 @@ func (r *settingsReader) read(key string, n *yaml.Node, v reflect.Value, depth i
 		r.refuse(n, key, "is deeper than settings are")
 		return
 	}
-	r.said[key] = messages.Error{File: r.file, Line: n.Line, Col: n.Column, Field: key}
+	r.where[key] = messages.Error{File: r.file, Line: n.Line, Col: n.Column, Field: key}
 	switch v.Kind() {
 	case reflect.Struct:
 		r.entries(key, n, func(at, value *yaml.Node) {
@@ -537,14 +537,14 @@ func (s *settings) each() (all []setting) {
 }
 
 // environment takes what variables say, and notes where it was said.
-func (s *settings) environment(env func(string) string, said places) error {
+func (s *settings) environment(env func(string) string, where places) error {
 	var wrong []error
 	for _, one := range s.each() {
 		if one.env == "" || one.env == envJournal { // openShared reads that: it may hold a password
 			continue
 		}
 		if text := env(one.env); text != "" {
-			said[one.key] = messages.Error{Field: one.env}
+			where[one.key] = messages.Error{Field: one.env}
 			if err := setText(one.value, text); err != nil {
 				wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, Field: one.env, Detail: "want " + kindText(one.value)})
 			}
@@ -577,10 +577,10 @@ func (s *settings) misspelt(names []string) error {
 }
 
 // check finds what no single value shows.
-func (s *settings) check(said places) error {
+func (s *settings) check(where places) error {
 	var wrong []error
 	refuse := func(key, detail string) {
-		e := said[key]
+		e := where[key]
 		e.Code, e.Detail = messages.ErrConfig, detail
 		if e.Field == "" {
 			e.Field = key

@@ -27,8 +27,8 @@ func (t *transcript) print(format string, args ...any) {
 	}
 }
 
-// said writes a text of others under a label.
-func (t *transcript) said(label, text string) {
+// quote writes a text of others under a label.
+func (t *transcript) quote(label, text string) {
 	text = harmless(strings.TrimRight(text, "\n"))
 	if text == "" {
 		return
@@ -87,9 +87,9 @@ func (t *transcript) record(r *stile.Record) {
 	case *messages.SessionClosed:
 		t.print("Closed %s: %s\n\n", clock(r.TS), inline(b.Reason))
 	case *messages.Input:
-		t.said("User, "+clock(r.TS), b.Text+b.Userdata)
+		t.quote("User, "+clock(r.TS), b.Text+b.Userdata)
 		for _, part := range b.Parts {
-			t.said("Sent with it", part.String())
+			t.quote("Sent with it", part.String())
 		}
 	case *messages.RunBegin:
 		t.print("## Run %d\n\n", r.Run)
@@ -99,13 +99,13 @@ func (t *transcript) record(r *stile.Record) {
 	case *messages.UnitText:
 		switch b.UnitKind {
 		case messages.ThoughtUnit:
-			t.said("Thought", b.Text)
+			t.quote("Thought", b.Text)
 		case messages.ResponseUnit:
-			t.said("Agent", b.Text)
+			t.quote("Agent", b.Text)
 		}
 	case *messages.Emit:
 		if !b.Candidate && !b.Held {
-			t.said("Agent", b.Text)
+			t.quote("Agent", b.Text)
 		}
 	case *messages.Retract:
 		t.print("*What was said in %s is taken back.*\n\n", inline(b.Unit))
@@ -119,7 +119,7 @@ func (t *transcript) record(r *stile.Record) {
 		t.print("*Block %s: %s*\n\n", inline(b.ID), inline(endedText(b)))
 	case *messages.ActionDeclared:
 		t.names[b.ID] = b.Name
-		t.said("Call "+inline(b.ID)+": "+inline(b.Name), b.Args)
+		t.quote("Call "+inline(b.ID)+": "+inline(b.Name), b.Args)
 	case *messages.RollbackBegin:
 		t.print("*Group %s is rolled back: %s.*\n\n", inline(b.Group), inline(b.Cause))
 	case *messages.ActionApproval:
@@ -134,7 +134,7 @@ func (t *transcript) record(r *stile.Record) {
 		if b.Result == "" {
 			t.print("**%s**\n\n", label)
 		}
-		t.said(label, b.Result)
+		t.quote(label, b.Result)
 	case *messages.TurnSuspended:
 		t.print("*Waits for approval until %s.*\n\n", inline(b.Until))
 	case *messages.TurnDecided:

@@ -61,8 +61,8 @@ func tryBubblewrap(program string) error {
 		return nil
 	}
 	why := err.Error()
-	if said := bytes.TrimSpace(out.Bytes()); len(said) > 0 {
-		why = clip.Excerpt(string(said))
+	if output := bytes.TrimSpace(out.Bytes()); len(output) > 0 {
+		why = clip.Excerpt(string(output))
 	}
 	return noBubblewrap(why)
 }

@@ -168,8 +168,8 @@ func (r *Reader) relog() *prompt.Log {
 			return nil
 		}
 		var blobs []messages.Blob
-		if said, ok := rec.Body.(*messages.ModelReply); ok {
-			for _, d := range []messages.Digest{said.Blob, said.Side} {
+		if reply, ok := rec.Body.(*messages.ModelReply); ok {
+			for _, d := range []messages.Digest{reply.Blob, reply.Side} {
 				b, err := r.blob(d)
 				if err != nil {
 					return nil

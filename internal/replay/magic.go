@@ -23,7 +23,7 @@ var magicParams = []neuroscript.Param{
 }
 
 // MagicArguments reads what a program asks of tool.aeiou.magic: the kind, the payload
-// as JSON, and the seconds to live, nil when nothing is said. What cannot be read is
+// as JSON, and the seconds to live, nil when it names none. What cannot be read is
 // an error of the script.
 func MagicArguments(args []neuroscript.Value) (kind string, payload []byte, ttl *int64, err error) {
 	kind, _ = args[0].AsString()
@@ -36,7 +36,7 @@ func MagicArguments(args []neuroscript.Value) (kind string, payload []byte, ttl 
 	return kind, payload, ttl, nil
 }
 
-// defaultMagicCalls is magic.max_per_turn when nothing is said (docs/spec/aeiou.md §18).
+// defaultMagicCalls is the default of magic.max_per_turn (docs/spec/aeiou.md §18).
 const defaultMagicCalls = 32
 
 // mint is tool.aeiou.magic: it counts and refuses as the live one does, and gives

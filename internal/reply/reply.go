@@ -416,9 +416,9 @@ func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) (messages.Finish, error
 			r.attempt.usage = estimate(r.asked+r.weight, text)
 		}
 		on := r.failed.plus(r.attempt)
-		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
-			piece := said[:min(len(said), maxPiece)]
-			if said = said[len(piece):]; len(piece) > 0 {
+		for rest := chunk.Text; len(rest) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
+			piece := rest[:min(len(rest), maxPiece)]
+			if rest = rest[len(piece):]; len(piece) > 0 {
 				if !r.Prompt.Share.Take(r.ctx, int64(len(piece))) {
 					return "", context.Cause(r.ctx)
 				}
@@ -430,7 +430,7 @@ func (r *Reply) read(stream iter.Seq2[llm.Chunk, error]) (messages.Finish, error
 				Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced,
 			})
 			r.gate.pass(r.ctx)
-			if len(said) == 0 {
+			if len(rest) == 0 {
 				break
 			}
 		}

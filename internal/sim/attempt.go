@@ -19,7 +19,7 @@ type attempt struct {
 	cancelled bool
 	silent    bool // it never answers
 	over      bool
-	call      *shelfCall // the latest that it made
+	call      *relicCall // the latest that it made
 	step      int        // calls that it made
 	said      string     // what the latest gave
 	used      messages.Budget

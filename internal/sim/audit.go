@@ -80,7 +80,7 @@ type act struct {
 	parked   bool // and a person is asked
 	run      int64
 	again    int  // attempts that followed one that failed
-	changed  bool // a shelf
+	changed  bool // a relic
 	reserved *messages.Budget
 	child    string               // session of the latest attempt
 	links    []messages.ChildLink // runs of earlier ones

@@ -15,13 +15,13 @@ import (
 )
 
 // Relics: shelves, which keep values by key in the session, and others, whose effects are
-// outside like those of tools. What a shelf answers and holds is read once more here, from
+// outside like those of tools. What a relic answers and holds is read once more here, from
 // the records.
 
 // shelves are key-value relics; the narrow one is full at once.
 var shelves = map[string]messages.RelicLimits{"box": {}, "slot": {Keys: 2, ValueBytes: 12}}
 
-// flow is a workflow of steps on a shelf.
+// flow is a workflow of steps on a relic.
 const flow = "flow"
 
 // relics are those that stand outside: of a database and of a server.
@@ -43,7 +43,7 @@ func (a *author) relic(b *strings.Builder) {
 	a.tail(b)
 }
 
-// operation is what an action asks of a shelf, well or badly.
+// operation is what an action asks of a relic, well or badly.
 func (a *author) operation() string {
 	key := a.one("n", "n", "m", "o", "$k", "$a", "${m}") // what stands for nothing has no answer that quotes it
 	switch n := a.rnd.IntN(20); {
@@ -65,8 +65,8 @@ func (a *author) operation() string {
 	return a.one(`{"operation":"odd"}`, `{"operation":"get"}`, `{"operation":"set","key":"n"}`, `{"operation":"add","key":"n","by":"x"}`, `{"operation":"get","key":"n","limit":1}`, `{"operation":"list","limit":0}`)
 }
 
-// asked is a call of a shelf that waits for the machine, and its answer.
-type shelfCall struct {
+// asked is a call of a relic that waits for the machine, and its answer.
+type relicCall struct {
 	turn.RelicCall
 	by     *attempt
 	answer *turn.AnswerRelic
@@ -90,7 +90,7 @@ func (a *attempt) steps() (calls []turn.RelicCall) {
 	return calls
 }
 
-// reach makes the attempt's next call of a shelf, or ends it; nil while it waits.
+// reach makes the attempt's next call of a relic, or ends it; nil while it waits.
 func (a *attempt) reach(finish func(state messages.ActionState, reason, result string) turn.Input) turn.Input {
 	s := a.s
 	if c := a.call; c != nil {
@@ -110,12 +110,12 @@ func (a *attempt) reach(finish func(state messages.ActionState, reason, result s
 	a.step++
 	s.lastCall++
 	call.Ident, call.ID, call.Limits, call.Handle = a.start.Ident, a.start.ID, shelves[call.Relic], s.lastCall
-	a.call = &shelfCall{RelicCall: call, by: a}
+	a.call = &relicCall{RelicCall: call, by: a}
 	s.calls[call.Handle] = a.call
 	return &call
 }
 
-// answers takes what the machine says of a shelf, and compares it with what the records
+// answers takes what the machine says of a relic, and compares it with what the records
 // said before this step.
 func (s *shell) answersShelf(in *turn.RelicCall, e *turn.AnswerRelic) {
 	w := s.host.w
@@ -125,11 +125,11 @@ func (s *shell) answersShelf(in *turn.RelicCall, e *turn.AnswerRelic) {
 	}
 	var bad *messages.Error
 	if e.Err != nil && !errors.As(e.Err, &bad) {
-		w.violated("step", "a shelf refuses without a reason: %v", e.Err)
+		w.violated("step", "a relic refuses without a reason: %v", e.Err)
 	}
 	if bad != nil && bad.Reason == turn.ReasonNoSession {
 		if c := s.audit.call(in.Turn, in.ID); c != nil && c.attempts > 0 && !c.ended && s.machine.Runs(in.Ident, in.ID) {
-			w.violated("effect", "action %s of turn %d runs, and its shelf says that it is over", in.ID, in.Turn)
+			w.violated("effect", "action %s of turn %d runs, and its relic says that it is over", in.ID, in.Turn)
 		}
 		return
 	}
@@ -167,7 +167,7 @@ type kept struct {
 	seq    int64
 }
 
-// changes takes the change of a shelf: it is made by an action that runs, once under a key
+// changes takes the change of a relic: it is made by an action that runs, once under a key
 // of that action, and does what its operation says.
 func (a *audit) changes(r *messages.Record, b *messages.RelicChanged) error {
 	c := a.call(r.Turn, b.ID)
@@ -192,7 +192,7 @@ func (a *audit) changes(r *messages.Record, b *messages.RelicChanged) error {
 	return nil
 }
 
-// shelved checks the end of an action on a shelf: what it did stands there, and is not
+// shelved checks the end of an action on a relic: what it did stands there, and is not
 // taken for something that never was.
 func (a *audit) shelved(c *act, b *messages.ActionEnded) error {
 	if !onShelf(c.typ, c.name) || c.attempts == 0 {
@@ -250,7 +250,7 @@ var wants = map[string][2][]string{
 	"get": {{"key"}}, "delete": {{"key"}}, "set": {{"key", "value"}, {"expect"}}, "add": {{"key"}, {"by"}}, "list": {nil, {"prefix", "after", "limit"}},
 }
 
-// work is an operation on a shelf, from its description alone: what the shelf holds
+// work is an operation on a relic, from its description alone: what the relic holds
 // afterwards, the answer, or why there is none. was stays as it is.
 func work(was map[string]string, args string, l messages.RelicLimits) (next map[string]string, result, reason string) {
 	var in call

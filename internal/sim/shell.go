@@ -51,7 +51,7 @@ type shell struct {
 	said      map[string]string                 // by unit: the same of texts
 	explicit  map[string]bool                   // units that say themselves that they are final
 	responses []string                          // of these units, those of responses of the turn in flight
-	calls     map[uint64]*shelfCall             // of shelves, that wait for the machine
+	calls     map[uint64]*relicCall             // of relics, that wait for the machine
 	lastCall  uint64
 	fetches   []*fetch             // of feeds, on their way
 	ticks     map[string]time.Time // of periodic feeds: when the next one is due

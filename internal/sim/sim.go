@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// DefaultTurns is how far Run goes when nothing is said.
+// DefaultTurns is how many turns Run plays by default.
 const DefaultTurns = 10_000
 
 // Options say what to run.

@@ -19,9 +19,9 @@ import (
 type blocks struct {
 	open *opening // the outermost block that is being read; nil for none
 	// says are the responses in blocks that are neither shown nor dropped, in document order.
-	says     []*said
-	count    int   // of responses in blocks, so far
-	speaking *said // the one that is open
+	says     []*blockResponse
+	count    int            // of responses in blocks, so far
+	speaking *blockResponse // the one that is open
 	// final says that a response in a block ended the reply; told that the model was told of
 	// what follows it.
 	final, told bool
@@ -29,12 +29,12 @@ type blocks struct {
 
 // opening is an outermost block whose closer is not read.
 type opening struct {
-	root   *plan.Tree
-	nest   []level
-	bytes  int
-	said   *said // the response that is being read
-	says   []*said
-	broken string
+	root     *plan.Tree
+	nest     []level
+	bytes    int
+	response *blockResponse // the response that is being read
+	says     []*blockResponse
+	broken   string
 }
 
 // level is a block that is open, and its branch.
@@ -43,8 +43,8 @@ type level struct {
 	branch int
 }
 
-// said is a response in a block with its events, or a rollback.
-type said struct {
+// blockResponse is a response in a block with its events, or a rollback.
+type blockResponse struct {
 	n      int
 	events []messages.Event
 }
@@ -140,16 +140,16 @@ func (m *Machine) collectSaid(o *opening, ev *messages.Event) {
 	bs := &m.flight.doc.blocks
 	if ev.Kind == messages.EventUnitBegin || ev.Kind == messages.EventRollback {
 		bs.count++
-		o.said = &said{n: bs.count}
-		o.says = append(o.says, o.said)
+		o.response = &blockResponse{n: bs.count}
+		o.says = append(o.says, o.response)
 		o.add(plan.Child{Say: bs.count}, ev)
 	}
-	if o.said == nil || o.broken == plan.ReasonTooMuch {
+	if o.response == nil || o.broken == plan.ReasonTooMuch {
 		return
 	}
 	own := *ev
 	own.Text = bytes.Clone(ev.Text)
-	o.said.events = append(o.said.events, own)
+	o.response.events = append(o.response.events, own)
 	o.bytes += len(ev.Text)
 }
 
@@ -395,7 +395,7 @@ func (m *Machine) speak() (fault string) {
 	f := m.flight
 	d := f.doc
 	for d.blocks.speaking == nil && d.text == nil && f.parsed.open < 0 && len(d.blocks.says) > 0 {
-		d.blocks.says = slices.DeleteFunc(d.blocks.says, func(s *said) bool { return m.graph.plan.SayState(s.n).Terminal() })
+		d.blocks.says = slices.DeleteFunc(d.blocks.says, func(s *blockResponse) bool { return m.graph.plan.SayState(s.n).Terminal() })
 		next := m.sayable()
 		if next < 0 {
 			return ""
@@ -414,13 +414,13 @@ func (m *Machine) speak() (fault string) {
 
 // sayable is the index of the first response of a block that may be shown; −1 for none.
 func (m *Machine) sayable() int {
-	return slices.IndexFunc(m.flight.doc.blocks.says, func(s *said) bool {
+	return slices.IndexFunc(m.flight.doc.blocks.says, func(s *blockResponse) bool {
 		return m.graph.plan.SayState(s.n) == plan.Dispatched && !m.graph.plan.Blocked(s.n)
 	})
 }
 
 // say shows a response of a block.
-func (m *Machine) say(s *said) (fault string) {
+func (m *Machine) say(s *blockResponse) (fault string) {
 	f := m.flight
 	d := f.doc
 	d.blocks.speaking = s

@@ -404,8 +404,8 @@ func clean(s string) string {
 }
 
 // cleanHistory applies clean to a conversation that the caller kept.
-func cleanHistory(said []messages.Said) []messages.Said {
-	out := slices.Clone(said)
+func cleanHistory(history []messages.Said) []messages.Said {
+	out := slices.Clone(history)
 	for i := range out {
 		out[i] = messages.Said{Role: messages.Role(clean(string(out[i].Role))), Text: clean(out[i].Text)}
 	}

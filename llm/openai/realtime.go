@@ -192,7 +192,7 @@ func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
 	for _, r := range turn.Results {
 		items = append(items, realtimeResult{id(), resultItem{Type: "function_call_output", CallID: r.ID, Output: r.Text}})
 	}
-	if said := turn.Text(); said != "" {
+	if text := turn.Text(); text != "" {
 		role, kind := "user", "input_text"
 		switch turn.Role {
 		case messages.RoleAssistant:
@@ -200,7 +200,7 @@ func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
 		case messages.RoleSystem:
 			role = "system"
 		}
-		items = append(items, realtimeText{id(), "message", role, []realtimePart{{kind, said}}})
+		items = append(items, realtimeText{id(), "message", role, []realtimePart{{kind, text}}})
 	}
 	for _, c := range turn.Calls {
 		items = append(items, realtimeCall{id(), callItem{Type: "function_call", CallID: c.ID, Name: c.Name, Arguments: string(c.Object())}})

@@ -43,7 +43,7 @@ func actionOf(line []byte) string {
 	_, object, _ := bytes.Cut(room[:n], []byte(`"payload":{`))
 	_, value, _ := bytes.Cut(object, []byte(`"action":"`))
 	for _, action := range shownActions {
-		if said := action[len(": "):]; len(value) > len(said) && string(value[:len(said)]) == said && value[len(said)] == '"' {
+		if word := action[len(": "):]; len(value) > len(word) && string(value[:len(word)]) == word && value[len(word)] == '"' {
 			return action
 		}
 	}

@@ -518,16 +518,16 @@ func (d *decoder) endThought() {
 
 // closeThoughts closes all thoughts, and the blocks in them, at the opener of a response.
 func (d *decoder) closeThoughts() {
-	said := false
+	listed := false
 	for d.depth > 0 {
 		if d.ext.nest[len(d.ext.nest)-1].block != nil {
 			d.cross()
 			continue
 		}
 		d.endThought()
-		if !said {
+		if !listed {
 			d.fault(fault(UnclosedThought, d.thoughtAt))
-			said = true
+			listed = true
 		}
 	}
 	d.state = inTop
@@ -541,16 +541,16 @@ func (d *decoder) closeAll() {
 	if d.state != inOver {
 		d.endUnit(d.off, false)
 	}
-	said := false
+	listed := false
 	for len(d.ext.nest) > 0 {
 		if d.ext.nest[len(d.ext.nest)-1].block != nil {
 			d.cross()
 			continue
 		}
 		d.endThought()
-		if !said {
+		if !listed {
 			d.fault(d.told(UnclosedThought, d.thoughtAt))
-			said = true
+			listed = true
 		}
 	}
 }

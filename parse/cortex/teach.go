@@ -81,7 +81,7 @@ func (l *primer) text() string {
 			b.WriteString("- " + rule + "\n")
 		}
 	}
-	l.lessons(&b)
+	l.sections(&b)
 	l.blocks(&b)
 	if len(l.tools) > 0 {
 		l.exchange(&b, final)

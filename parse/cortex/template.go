@@ -64,7 +64,7 @@ func (t *Template) Params() []string {
 // Target is what actions of the template call.
 func (t *Template) Target() (typ messages.ActionType, name string) {
 	var word []byte
-	if v, said := t.fields["type"]; said {
+	if v, ok := t.fields["type"]; ok {
 		word = []byte(jsonvalue.Meant(v))
 	}
 	typ, _ = typeOf(word) // which LoadTemplate has checked

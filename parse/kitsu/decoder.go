@@ -25,7 +25,7 @@ type decoder struct {
 	within  bool  // a thought is open
 	second  bool  // of version 2
 	spent   bool  // search and get_time are not run any more
-	said    bool  // something was shown
+	shown   bool  // something was shown
 	blank   []byte
 	blankAt int64 // of blank, in front of what is shown: white space, and leftovers of a token
 	emit    func(messages.Event)
@@ -143,7 +143,7 @@ func (d *decoder) begin(at int64) {
 }
 
 func (d *decoder) show(text []byte, at int64) {
-	if d.second && !d.said {
+	if d.second && !d.shown {
 		// What says nothing must not take the place of an earlier text.
 		if len(d.blank) == 0 {
 			d.blankAt = at
@@ -153,7 +153,7 @@ func (d *decoder) show(text []byte, at int64) {
 			return
 		}
 		text, at = d.blank, d.blankAt
-		d.said = true
+		d.shown = true
 	}
 	d.begin(at)
 	d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Unit: d.unit, Text: text, Offset: at})
@@ -161,13 +161,13 @@ func (d *decoder) show(text []byte, at int64) {
 
 // rest shows the bytes that are held at the end, without leftovers of a token.
 func (d *decoder) rest() {
-	if d.said || len(bytes.TrimSpace(d.blank)) == 0 {
+	if d.shown || len(bytes.TrimSpace(d.blank)) == 0 {
 		return
 	}
 	if whole, _ := leftover(d.blank); whole && (d.find.count > 0 || d.find.beside || d.strip.inlines) {
 		return
 	}
-	d.said = true
+	d.shown = true
 	d.show(d.blank, d.blankAt)
 }
 
@@ -186,7 +186,7 @@ func (d *decoder) act(emit func(messages.Event)) {
 		fault(here, reason, "", reason+": "+meanings[reason])
 	case a == nil && d.second && d.find.beside:
 		fault(d.find.aside, NotAlone, "", meanings[NotAlone])
-	case a == nil && d.second && d.strip.inlines && !d.said:
+	case a == nil && d.second && d.strip.inlines && !d.shown:
 		fault(spot{at: d.strip.inlineAt}, NotAlone, "", meanings[NotAlone])
 	case a == nil:
 	case d.spent && a.Kind != Continue:

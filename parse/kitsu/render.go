@@ -36,17 +36,17 @@ func (x Dialect) render(p *messages.Projection) []messages.Message {
 	var m memory
 	for i := range p.Replies {
 		r := &p.Replies[i]
-		said := x.read(r)
+		reply := x.read(r)
 		if r.Finish == messages.FinishError { // it broke off, and the run went on
-			if strings.TrimSpace(said.text) != "" {
-				out = append(out, messages.Message{Role: messages.RoleAssistant, Text: said.text})
+			if strings.TrimSpace(reply.text) != "" {
+				out = append(out, messages.Message{Role: messages.RoleAssistant, Text: reply.text})
 			}
 			continue
 		}
 		var o outcome
-		m, o = x.judge(m, &said)
-		if o.keep && strings.TrimSpace(said.text) != "" {
-			out = append(out, messages.Message{Role: messages.RoleAssistant, Text: said.text})
+		m, o = x.judge(m, &reply)
+		if o.keep && strings.TrimSpace(reply.text) != "" {
+			out = append(out, messages.Message{Role: messages.RoleAssistant, Text: reply.text})
 		}
 		switch {
 		case o.result != nil:

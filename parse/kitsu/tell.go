@@ -90,20 +90,20 @@ func (c *complaint) cure(has func(Kind) bool) string {
 	if c.refused || c.reason == OneOnly || c.reason == NothingSaid {
 		return answer + ", with what you know."
 	}
-	var said []string
+	var allowed []string
 	for _, f := range forms {
 		if has(f.kind) && (c.action == string(f.kind) || !has(Kind(c.action))) {
-			said = append(said, f.form)
+			allowed = append(allowed, f.form)
 		}
 	}
-	if len(said) == 0 {
+	if len(allowed) == 0 {
 		return answer + ", with what you know."
 	}
 	one := "Write one token alone on a line, exactly so: "
-	if len(said) > 1 {
+	if len(allowed) > 1 {
 		one = "Write one token alone on a line, exactly as one of these: "
 	}
-	return one + strings.Join(said, " ") + " – or answer the user in plain text."
+	return one + strings.Join(allowed, " ") + " – or answer the user in plain text."
 }
 
 // kind is what the first candidate asks for, as the model wrote it.

@@ -50,11 +50,11 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 		Messages []string `json:"messages"`
 		Compact  bool     `json:"compact,omitzero"`
 	}
-	said := r.Messages
-	if said == nil {
-		said = []string{}
+	texts := r.Messages
+	if texts == nil {
+		texts = []string{}
 	}
-	text := string(appendData(nil, ask{Profile: r.Before.Data, Messages: said, Compact: r.Compact()}))
+	text := string(appendData(nil, ask{Profile: r.Before.Data, Messages: texts, Compact: r.Compact()}))
 	if p.Rendering >= 2 {
 		text = parse.DefuseJSON(text)
 	}

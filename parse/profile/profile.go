@@ -15,7 +15,7 @@ import (
 
 // Bounds (docs/spec/cogency.md §10).
 const (
-	Cadence         = 5    // user messages after which is learned, when nothing is said
+	Cadence         = 5    // user messages after which is learned, by default
 	LongRunes       = 2000 // of the JSON of a profile that is to be compacted
 	MaxRunes        = 4000 // of the JSON of one that is accepted
 	MaxMessageRunes = 2000 // of a message that is fed; the rest is cut

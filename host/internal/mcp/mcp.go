@@ -116,18 +116,18 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := d.cfg.Caller(r)
 	id := r.Header.Get(sessionHeader)
 	mine := id != "" && d.owns(who.Key, id)
-	var said messagesOf
+	var sent messagesOf
 	if r.Method == http.MethodPost {
 		var err error
-		if said, err = readMessages(r); err != nil {
+		if sent, err = readMessages(r); err != nil {
 			refuse(w, http.StatusRequestEntityTooLarge, nil, codeInvalid, "the body is too long, or did not arrive whole")
 			return
 		}
 		switch {
-		case id == "" && !said.begin(r):
-			refuse(w, http.StatusBadRequest, said.call(), codeInvalid, "a session begins with initialize, and later requests have its Mcp-Session-Id")
+		case id == "" && !sent.begin(r):
+			refuse(w, http.StatusBadRequest, sent.call(), codeInvalid, "a session begins with initialize, and later requests have its Mcp-Session-Id")
 			return
-		case said.answers() && !who.Approve:
+		case sent.answers() && !who.Approve:
 			refuse(w, http.StatusForbidden, nil, codeInvalid, "the host asks about calls that wait for approval: the token lacks the scope approve")
 			return
 		}
@@ -148,7 +148,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.claim(id, stream)
 		}
 	}
-	out := &worded{ResponseWriter: w, said: said}
+	out := &worded{ResponseWriter: w, sent: sent}
 	defer out.end()
 	if r.Method != http.MethodPost || id != "" {
 		d.handler.ServeHTTP(out, known)

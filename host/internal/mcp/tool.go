@@ -90,14 +90,14 @@ type Answer struct {
 // Ask does a call; ctx ends when the client wants no answer any more.
 type Ask func(ctx context.Context, c Call) (Answer, error)
 
-// said is what a client gives a tool.
-type said struct {
+// askInput is what a client gives a tool.
+type askInput struct {
 	Message string `json:"message,omitempty" jsonschema:"what to say to the agent; left out with run"`
 	Session string `json:"session,omitempty" jsonschema:"id of an earlier answer's session, to go on with that conversation; a new one when it is left out"`
 	Run     int64  `json:"run,omitempty" jsonschema:"run of an answer that had not ended or was lost, in session: nothing is said, and its end is waited for"`
 }
 
-func (in *said) check() error {
+func (in *askInput) check() error {
 	field, detail := "", ""
 	switch {
 	case in.Message == "" && in.Run == 0:
@@ -128,7 +128,7 @@ func (d *Door) server(who Caller) *sdk.Server {
 	})
 	for _, a := range d.cfg.Agents() {
 		if who.May(a.Name) {
-			sdk.AddTool(s, toolOf(a), func(ctx context.Context, req *sdk.CallToolRequest, in said) (*sdk.CallToolResult, any, error) {
+			sdk.AddTool(s, toolOf(a), func(ctx context.Context, req *sdk.CallToolRequest, in askInput) (*sdk.CallToolResult, any, error) {
 				if err := in.check(); err != nil {
 					return nil, nil, err
 				}
@@ -205,7 +205,7 @@ func (a *Answer) words() string {
 }
 
 // callOf is a client's call.
-func callOf(ctx context.Context, req *sdk.CallToolRequest, agent string, in *said, approve bool) Call {
+func callOf(ctx context.Context, req *sdk.CallToolRequest, agent string, in *askInput, approve bool) Call {
 	c := Call{
 		Agent: agent, Message: in.Message, Session: in.Session, Run: in.Run,
 		Begun: func(string, int64) {}, Progress: func(string, int64) {},
@@ -239,7 +239,7 @@ func canAsk(s *sdk.ServerSession) bool {
 
 // Bounds of a question. A call that takes more to show is for the host's page.
 const (
-	patience    = 10 * time.Minute
+	elicitWait  = 10 * time.Minute
 	maxQuestion = 64 << 10 // bytes
 )
 
@@ -254,7 +254,7 @@ func question(ctx context.Context, s *sdk.ServerSession, agent string, a Approva
 	if len(text) > maxQuestion {
 		return Word{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, elicitWait)
 	defer cancel()
 	res, err := s.Elicit(ctx, &sdk.ElicitParams{Mode: "form", Message: text, RequestedSchema: &jsonschema.Schema{
 		Type: "object", Required: []string{"answer"},
@@ -266,7 +266,7 @@ func question(ctx context.Context, s *sdk.ServerSession, agent string, a Approva
 	if err != nil || res.Action != "accept" {
 		return Word{}
 	}
-	said, _ := res.Content["answer"].(string)
+	answer, _ := res.Content["answer"].(string)
 	reason, _ := res.Content["reason"].(string)
-	return Word{Said: said == "allow" || said == "deny", Allow: said == "allow", Reason: reason}
+	return Word{Said: answer == "allow" || answer == "deny", Allow: answer == "allow", Reason: reason}
 }

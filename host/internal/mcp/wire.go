@@ -104,7 +104,7 @@ func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int, tex
 // method that there is not is an answer to the request, and no failure of the transport.
 type worded struct {
 	http.ResponseWriter
-	said    messagesOf
+	sent    messagesOf
 	refused bool
 	text    []byte
 }
@@ -139,10 +139,10 @@ func (w *worded) end() {
 		return
 	}
 	text := strings.ToValidUTF8(strings.TrimSpace(string(w.text)), "?")
-	id := w.said.call()
+	id := w.sent.call()
 	switch {
-	case id != nil && strings.HasSuffix(text, strconv.Quote(w.said[0].Method)+" unsupported"):
-		refuse(w.ResponseWriter, http.StatusOK, id, codeMethod, "there is no method "+strconv.Quote(w.said[0].Method))
+	case id != nil && strings.HasSuffix(text, strconv.Quote(w.sent[0].Method)+" unsupported"):
+		refuse(w.ResponseWriter, http.StatusOK, id, codeMethod, "there is no method "+strconv.Quote(w.sent[0].Method))
 	case strings.HasPrefix(text, "malformed payload"):
 		refuse(w.ResponseWriter, http.StatusBadRequest, nil, codeParse, text)
 	case text == "failed to replay events":

@@ -201,7 +201,7 @@ func (t *Tables) indexSession(c Conn, owner string, id, from int64) (to int64, l
 // indexSpan puts what was said in some records of a session into the index.
 func (t *Tables) indexSpan(c Conn, owner string, id, from, to int64) error {
 	var texts Texts
-	for row, err := range c.Rows(t.d.said, id, from, to) {
+	for row, err := range c.Rows(t.d.texts, id, from, to) {
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ type Statements struct {
 	naming       string   // type, body of those that may name blobs (namingKinds); session
 	behind       string   // id of sessions that the index of recalls lags behind; owner, after
 	length       string   // seq of a session, whose head it locks; id, owner
-	said         string   // seq, type, ts, body of those with text (saidKinds); session, from, to
+	texts        string   // seq, type, ts, body of those with text (saidKinds); session, from, to
 	heard        string   // sid, inc, seq, ts; owner, role, after: ts, inc, seq; limit
 	kept         string   // bytes of bodies and blobs; prefix of SIDs
 	unindex      string   // drops rows from the index of recalls; session, from, to
@@ -87,7 +87,7 @@ func (s Shape) Statements() Statements {
 		behind: "SELECT h.id FROM " + s.Table + ` h LEFT JOIN recall_marks m ON m.session = h.id
 			WHERE h.sid >= $1 AND h.sid < $1 || ` + s.Last + " AND h.seq > coalesce(m.seq, 0) AND h.id > $2 ORDER BY h.id LIMIT 256",
 		length: "SELECT h.seq FROM " + s.Table + " h WHERE h.id = $1 AND h.sid >= $2 AND h.sid < $2 || " + s.Last + s.Locked,
-		said: "SELECT " + records.seq + ", type, ts, body FROM records WHERE " + records.span +
+		texts: "SELECT " + records.seq + ", type, ts, body FROM records WHERE " + records.span +
 			" AND type IN (" + saidKinds + ") AND body IS NOT NULL ORDER BY " + records.order,
 		heard: "SELECT h.sid, h.inc, " + recall.seq + ", recall.ts FROM recall JOIN " + s.Table + " h ON h.id = " + recall.session + `
 			WHERE recall.owner = $1 AND recall.role = $2 AND (recall.ts, h.inc, ` + recall.seq + `) > ($3, $4, $5)

@@ -160,7 +160,7 @@ func (p *Probe) ask(ctx context.Context, rt *stile.Runtime, sid string, q *Quest
 			return f, err
 		}
 		f.Decision, f.Reason, f.Turns = string(end.Decision), string(end.Reason), f.Turns+end.Turns
-		f.Answer = strings.TrimSpace(strings.Join(seen.said, "\n"))
+		f.Answer = strings.TrimSpace(strings.Join(seen.texts, "\n"))
 		f.judge(q, end.Detail)
 	}
 	f.MS = time.Since(asked).Milliseconds()
@@ -197,7 +197,7 @@ func (f *Finding) judge(q *Question, detail string) {
 type watcher struct {
 	q     *Question
 	f     *Finding
-	said  []string
+	texts []string
 	units map[string]int    // index into said
 	names map[string]string // of the turn's actions, by id
 }
@@ -209,8 +209,8 @@ func (w *watcher) record(r *messages.Record) {
 		w.names = map[string]string{}
 	case *messages.UnitText:
 		if b.UnitKind == messages.ResponseUnit || b.Final {
-			w.units[b.Unit] = len(w.said)
-			w.said = append(w.said, b.Text)
+			w.units[b.Unit] = len(w.texts)
+			w.texts = append(w.texts, b.Text)
 		}
 	case *messages.Emit:
 		if b.Held {
@@ -222,10 +222,10 @@ func (w *watcher) record(r *messages.Record) {
 				lines = append(lines, line)
 			}
 		}
-		w.said = append(w.said, strings.Join(lines, "\n"))
+		w.texts = append(w.texts, strings.Join(lines, "\n"))
 	case *messages.Retract:
 		if i, ok := w.units[b.Unit]; ok {
-			w.said[i] = w.said[i][:min(max(int(b.Off), 0), len(w.said[i]))]
+			w.texts[i] = w.texts[i][:min(max(int(b.Off), 0), len(w.texts[i]))]
 		}
 	case *messages.ParseFault:
 		f.Errors = append(f.Errors, explained(string(b.Code), b.Reason, b.Detail))

@@ -7,14 +7,14 @@ import (
 )
 
 // lesson teaches one extension: a short section with an example.
-type lesson struct {
+type section struct {
 	of    Extensions
 	short bool // the short primer has it too
 	text  func(*primer) string
 }
 
-// lessons are in the order of docs/spec/extensions.md.
-var lessons = []lesson{
+// sections are in the order of docs/spec/extensions.md.
+var sections = []section{
 	{of: ExtRollback, text: (*primer).undoing},
 	{of: ExtStream, text: (*primer).streams},
 	{of: ExtSubThoughts, text: func(*primer) string {
@@ -43,11 +43,11 @@ func (l *primer) templates() string {
 	return b.String()
 }
 
-// lessons writes those of the extensions that are on.
-func (l *primer) lessons(b *strings.Builder) {
-	for i := range lessons {
-		if lesson := &lessons[i]; l.Extensions&lesson.of != 0 && (lesson.short || !l.Short) {
-			if text := lesson.text(l); text != "" {
+// sections writes those of the extensions that are on.
+func (l *primer) sections(b *strings.Builder) {
+	for i := range sections {
+		if section := &sections[i]; l.Extensions&section.of != 0 && (section.short || !l.Short) {
+			if text := section.text(l); text != "" {
 				b.WriteString("\n" + text)
 			}
 		}
