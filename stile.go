@@ -405,7 +405,7 @@ func waitingSessions(store journal.Store) func() float64 {
 }
 
 func (rt *Runtime) closeStore() error {
-	rt.store.Release()
+	rt.store.CloseCache()
 	if !rt.ownStore {
 		return nil
 	}

@@ -172,8 +172,8 @@ func (k *Keeper) put(x *Fetch, old Value, there bool, v Value) Value {
 	return now
 }
 
-// leave takes over a fetch whose session goes to sleep.
-func (k *Keeper) leave(x *Fetch) {
+// keepFetch takes over a fetch whose session goes to sleep.
+func (k *Keeper) keepFetch(x *Fetch) {
 	if x.drop() {
 		return
 	}

@@ -137,7 +137,7 @@ func (f *States) Stop() {
 	for _, s := range slices.Concat(f.feeds, f.others) {
 		s.changes.end()
 		if s.fetch != nil {
-			f.client.keeper.leave(s.fetch)
+			f.client.keeper.keepFetch(s.fetch)
 		}
 	}
 	f.feeds, f.others = nil, nil

@@ -133,7 +133,7 @@ func (cs *calls) join(ctx context.Context, id callID) (*call, error) {
 	select {
 	case <-c.settled:
 	case <-ctx.Done():
-		cs.leave(c)
+		cs.unfollow(c)
 		return nil, ctx.Err()
 	}
 	if c.run != nil {
@@ -142,12 +142,12 @@ func (cs *calls) join(ctx context.Context, id callID) (*call, error) {
 			return c, nil
 		}
 	}
-	cs.leave(c)
+	cs.unfollow(c)
 	return nil, nil
 }
 
-// leave says that a request follows a call no longer. last reports whether none does.
-func (cs *calls) leave(c *call) (last bool) {
+// unfollow counts out a request that followed a call. last reports whether none does.
+func (cs *calls) unfollow(c *call) (last bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if c.followers--; c.followers > 0 {
@@ -210,7 +210,7 @@ func (s *Server) asked(r *http.Request, session string, body []byte, begin func(
 	err = begin(ctx, c)
 	close(c.settled)
 	if err != nil {
-		s.calls.leave(c)
+		s.calls.unfollow(c)
 		return nil, err
 	}
 	return c, nil
@@ -220,7 +220,7 @@ func (s *Server) asked(r *http.Request, session string, body []byte, begin func(
 // cancelled when the client has gone without its answer; if the client marks repeats and no
 // answer has begun, once no repeat has come.
 func (s *Server) unasked(r *http.Request, c *call, answering, ended bool) {
-	last := s.calls.leave(c)
+	last := s.calls.unfollow(c)
 	if !last || !c.ephemeral || ended || r.Context().Err() == nil {
 		return
 	}

@@ -132,7 +132,7 @@ func (p *peers) trim(from netip.Prefix) {
 // the connection's Close finds nothing more to count.
 func (p *peers) end(c *peerConn) {
 	p.forget(c)
-	p.leave(c)
+	p.remove(c)
 	_ = c.Conn.Close()
 }
 
@@ -155,8 +155,8 @@ func (p *peers) forget(c *peerConn) {
 	}
 }
 
-// leave counts a connection out, once. The lock is held.
-func (p *peers) leave(c *peerConn) {
+// remove counts a connection out, once. The lock is held.
+func (p *peers) remove(c *peerConn) {
 	if !c.left {
 		c.left = true
 		p.open--
@@ -201,7 +201,7 @@ type peerConn struct {
 func (c *peerConn) Close() error {
 	c.peers.mu.Lock()
 	c.peers.forget(c)
-	c.peers.leave(c)
+	c.peers.remove(c)
 	c.peers.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -251,7 +251,7 @@ func (s *Sealer) Seal(recs []*messages.Record, now time.Time) error {
 
 func (s *Sealer) seal(recs []*messages.Record, now time.Time) error {
 	w := sealings.Get().(*sealing)
-	defer w.release()
+	defer w.recycle()
 	w.arena = w.arena[:0]
 	for _, r := range recs {
 		if err := s.one(w, r, now); err != nil {
@@ -268,7 +268,7 @@ func (s *Sealer) seal(recs []*messages.Record, now time.Time) error {
 	return nil
 }
 
-func (w *sealing) release() {
+func (w *sealing) recycle() {
 	if cap(w.arena) > maxScratchBytes {
 		w.arena = nil
 	}

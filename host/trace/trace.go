@@ -220,7 +220,7 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 		}
 		r.turning.AddEvent("restored", at, oteltrace.WithAttributes(attribute.String("stile.cause", b.Cause)))
 	case *messages.TurnDecided:
-		r.shut(rec.TS, string(b.Decision), string(b.Reason))
+		r.endTurn(rec.TS, string(b.Decision), string(b.Reason))
 	case *messages.ModelRequest:
 		end(&r.model, rec.TS)
 		_, r.model = t.tracer.Start(r.inTurn(), named("chat", b.Model), at, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
@@ -317,7 +317,7 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 	case *messages.RollbackBegin:
 		t.rollback(r, rec, b)
 	case *messages.RunEnd:
-		r.shut(rec.TS, "", "")
+		r.endTurn(rec.TS, "", "")
 		for _, a := range r.actions {
 			a.end(rec.TS, "detached") // it outlives its run
 		}
@@ -401,7 +401,7 @@ func finishReason(f messages.Finish) string {
 }
 
 func (t *Tracer) turn(r *run, rec *stile.Record) {
-	r.shut(rec.TS, "", "")
+	r.endTurn(rec.TS, "", "")
 	r.turn, r.turning = t.tracer.Start(r.ctx, "turn", oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(attribute.Int64(keyTurn, rec.Turn)))
 }
 
@@ -490,8 +490,8 @@ func iteration(span oteltrace.Span, of string) {
 	}
 }
 
-// shut ends the spans of the turn in flight.
-func (r *run) shut(at time.Time, decision, code string) {
+// endTurn ends the spans of the turn in flight.
+func (r *run) endTurn(at time.Time, decision, code string) {
 	end(&r.model, at)
 	for id, o := range r.blocks { // what a crash has left
 		o.end(at, "")

@@ -64,7 +64,7 @@ func (r *Ready) Place(j *Jail) (temp string, clean func(), err error) {
 	}
 	return temp, func() {
 		if s := j.seat; s != nil {
-			s.leave()
+			s.close()
 		}
 		// Not before the program's end, from which it would take processor time.
 		if !j.begun || !r.beside(func() { remove(); r.fill(&like) }) {
@@ -259,7 +259,7 @@ func (is *readyJail) drop() {
 	if is == nil {
 		return
 	}
-	is.seat.leave()
+	is.seat.close()
 	is.clean()
 }
 

@@ -112,8 +112,8 @@ func (s *seat) use(start func(*seat) error) (over func(), err error) {
 	return s.over(<-s.started)
 }
 
-// leave ends a thread that has had no program.
-func (s *seat) leave() {
+// close ends a thread that has had no program.
+func (s *seat) close() {
 	close(s.program)
 	s.asked.stop()
 }

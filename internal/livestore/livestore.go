@@ -139,8 +139,8 @@ func (w *Store) forget() {
 	}
 }
 
-// Release lets the cache go.
-func (w *Store) Release() {
+// CloseCache frees the cache; the store below stays open.
+func (w *Store) CloseCache() {
 	if w.carried != nil {
 		w.carried.Close()
 	}

@@ -37,7 +37,7 @@ func TestCarriedStreamsAreAtHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Release()
+	defer w.CloseCache()
 	blob := func(text string) messages.Blob {
 		return messages.Blob{Digest: sha256.Sum256([]byte(text)), Data: []byte(text)}
 	}
@@ -82,7 +82,7 @@ func TestWritableLooksAtTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Release()
+	defer w.CloseCache()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	if err := w.Writable(t.Context(), nil, now); err != nil {
 		t.Error(err)

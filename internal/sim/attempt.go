@@ -28,8 +28,8 @@ type attempt struct {
 	pouring
 }
 
-// abandon leaves an attempt to itself: it may still have its effect.
-func (a *attempt) abandon() {
+// stop leaves an attempt to itself: it may still have its effect.
+func (a *attempt) stop() {
 	if !a.over && !a.happened && a.start.Type != messages.TypeAgent && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
 		a.deed.happen()
 	}
@@ -88,7 +88,7 @@ func (a *attempt) goOn() turn.Input {
 	}
 	lost := func(over driver.Over) turn.Input {
 		if may {
-			a.abandon()
+			a.stop()
 		}
 		return ends(driver.Lost(a.start, over))
 	}
@@ -102,7 +102,7 @@ func (a *attempt) goOn() turn.Input {
 		return lost(driver.Cancelled)
 	}
 	if a.late() && w.rnd.IntN(2) == 0 {
-		a.abandon()
+		a.stop()
 		return lost(driver.TimeUp)
 	}
 	if !a.happened {
@@ -118,10 +118,10 @@ func (a *attempt) goOn() turn.Input {
 			}
 			return finish(messages.ActionFailed, "error", `"refused"`)
 		case n < 3: // its time is up
-			a.abandon()
+			a.stop()
 			return lost(driver.TimeUp)
 		default:
-			a.abandon()
+			a.stop()
 			a.deed.said(messages.ActionFailed, "")
 			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Attempt: a.start.Attempt, Detail: "the tool panicked"}
 		}

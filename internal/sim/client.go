@@ -169,7 +169,7 @@ func (c *client) ask(h *host) {
 		c.asked[handle] = a
 		w.log.say("client %d cancels run %d on host %d", c.n, run, h.n)
 		s.step(&turn.Cancel{Handle: handle, By: "user", Run: run})
-		s.settleDown()
+		s.endTurn()
 		return
 	}
 	if c.approve(s, a, handle) {
@@ -197,7 +197,7 @@ func (c *client) ask(h *host) {
 	if !s.dead {
 		s.step(&turn.Submit{Handle: handle, Input: in})
 	}
-	s.settleDown()
+	s.endTurn()
 }
 
 // approve has a user answer a question that is open, or one that is not; false when
@@ -238,7 +238,7 @@ func (c *client) approve(s *shell, a *asked, handle uint64) bool {
 	c.asked[handle] = a
 	w.log.say("client %d answers question %s on host %d", c.n, in.Approval, s.host.n)
 	s.step(in)
-	s.settleDown()
+	s.endTurn()
 	return true
 }
 

@@ -161,7 +161,7 @@ func (a *attempt) door(ask *asked, in func(handle uint64) turn.Input) {
 	if !s.dead {
 		s.step(in(handle))
 	}
-	s.settleDown()
+	s.endTurn()
 }
 
 // answered takes the answer of the child's door.
@@ -223,7 +223,7 @@ func (h *host) endChildren(s *shell, e *turn.EndChildren) {
 		h.errands = append(h.errands, func() {
 			if t := h.wake(c); !t.dead {
 				t.step(&turn.Cancel{By: driver.Unawaited(p)})
-				t.settleDown()
+				t.endTurn()
 			}
 		})
 	}
@@ -459,7 +459,7 @@ func (c *client) meddle(h *host) {
 		c.asked[c.last] = a
 		w.log.say("client %d cancels on host %d", c.n, h.n)
 		s.step(&turn.Cancel{Handle: c.last, By: "user"})
-		s.settleDown()
+		s.endTurn()
 		return
 	}
 	c.approve(s, a, c.last)

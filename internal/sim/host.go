@@ -230,7 +230,7 @@ func (h *host) die() {
 	clear(h.pots)
 	for i, s := range h.shells {
 		if s != nil {
-			s.release()
+			s.stop()
 			h.shells[i] = nil
 		}
 	}

@@ -75,7 +75,7 @@ func (s *shell) begin() {
 	}
 	s.settle = nil
 	s.disown()
-	s.settleDown()
+	s.endTurn()
 }
 
 // step lets the machine decide and does what it says, until nothing is left that
@@ -224,8 +224,8 @@ func (s *shell) agree(persisted bool) {
 	}
 }
 
-// settleDown lets go of a turn that is over.
-func (s *shell) settleDown() {
+// endTurn lets go of a turn that is over.
+func (s *shell) endTurn() {
 	if s.dead {
 		return
 	}
@@ -244,8 +244,8 @@ func (s *shell) settleDown() {
 	}
 }
 
-// retire puts idle sessions to sleep, leaving a snapshot.
-func (h *host) retire() {
+// sleepIdle puts idle sessions to sleep, leaving a snapshot.
+func (h *host) sleepIdle() {
 	for i, s := range h.shells {
 		if s == nil || s.drive.Busy() {
 			continue
@@ -262,7 +262,7 @@ func (h *host) retire() {
 			}
 		}
 		h.w.log.say("host %d: session %d sleeps", h.n, i)
-		s.release()
+		s.stop()
 		h.shells[i] = nil
 	}
 }
@@ -322,19 +322,19 @@ func (s *shell) again(in turn.Input) {
 	} else {
 		s.step()
 	}
-	s.settleDown()
+	s.endTurn()
 }
 
 // discard ends this activation: what was not committed did not happen.
 func (s *shell) discard() {
-	s.release()
+	s.stop()
 	if s.host.shells[s.client.n] == s {
 		s.host.shells[s.client.n] = nil
 	}
 }
 
-// release lets go of everything. What was begun outside goes on there.
-func (s *shell) release() {
+// stop lets go of everything. What was begun outside goes on there.
+func (s *shell) stop() {
 	if s.dead {
 		return
 	}
@@ -342,7 +342,7 @@ func (s *shell) release() {
 	s.dead = true
 	s.drive.Stop()
 	for _, a := range s.attempts {
-		a.abandon()
+		a.stop()
 	}
 }
 
@@ -360,7 +360,7 @@ func (s *shell) land() {
 		if (a.start.Detached || a.start.Type == messages.TypeAgent) && !a.over {
 			left = append(left, a) // an agent is still to be stopped
 		} else {
-			a.abandon()
+			a.stop()
 		}
 	}
 	s.model, s.program, s.attempts, s.slow = nil, nil, left, nil
@@ -384,7 +384,7 @@ func (s *shell) ring() {
 		s.send()
 		s.step()
 	}
-	s.settleDown()
+	s.endTurn()
 }
 
 // stirs reports whether some child has something to say.

@@ -246,7 +246,7 @@ func (w *world) next() {
 		{w.weather.repeat, w.repeat},
 		{w.weather.crash, h.crash},
 		{w.weather.power, w.powerFailure},
-		{w.weather.retire, h.retire},
+		{w.weather.retire, h.sleepIdle},
 		{w.weather.entropy, func() { w.entropy.fails = true }},
 		{w.weather.skew, h.drift},
 		{250, func() { w.write(w.hosts[w.rnd.IntN(2)]) }},
@@ -463,7 +463,7 @@ func (w *world) scan() (found bool) {
 			found = true
 			for _, h := range w.hosts {
 				if s := h.shells[c.n]; s != nil {
-					s.release()
+					s.stop()
 					h.shells[c.n] = nil
 				}
 			}

@@ -79,7 +79,7 @@ func (s *store) look() error {
 		return s.read()
 	}
 	if err := s.copied(); err != nil {
-		return errors.Join(err, s.view.leave(s))
+		return errors.Join(err, s.view.close(s))
 	}
 	return nil
 }
@@ -108,8 +108,8 @@ func (s *store) read() error {
 	return err
 }
 
-// leave removes the files that the view has made.
-func (v *view) leave(s *store) error {
+// close removes the files that the view has made.
+func (v *view) close(s *store) error {
 	was := *v
 	*v = view{}
 	switch {

@@ -308,7 +308,7 @@ func (s *store) Reopen() error {
 		_ = s.r.close()
 		s.r = nil
 	}
-	if err := s.view.leave(s); err != nil {
+	if err := s.view.close(s); err != nil {
 		s.failed = err
 		return err
 	}
@@ -341,7 +341,7 @@ func (s *store) Close() error {
 		errs = append(errs, s.w.close())
 	}
 	s.r, s.w = nil, nil
-	errs = append(errs, s.view.leave(s))
+	errs = append(errs, s.view.close(s))
 	if s.owner != nil {
 		errs = append(errs, s.owner.Close())
 	}
