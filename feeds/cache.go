@@ -19,6 +19,8 @@ type Value struct {
 	// Of a value of another host: where it comes from, and the tag under which that host knows
 	// whether it has changed.
 	Origin, Tag string
+
+	given uint64 // which of the keeper's Puts it came by; 0 of a fetch
 }
 
 // A Cache has the last values of feeds and the texts of ingested files. It may lose any entry
@@ -69,9 +71,9 @@ func (at *place) take(v Value) bool {
 	return true
 }
 
-// replace puts v in the place of old, which has the same size, and returns what is there then:
-// another value that came meanwhile stays. ok is false when the cache has to be asked.
-func (at *place) replace(old, v Value) (now Value, ok bool) {
+// replace puts v in the place of a value of the same size, and returns what is there then: a value
+// that a Put after the given number brought stays. ok is false when the cache has to be asked.
+func (at *place) replace(v Value, puts uint64) (now Value, ok bool) {
 	if at == nil {
 		return v, false
 	}
@@ -80,7 +82,7 @@ func (at *place) replace(old, v Value) (now Value, ok bool) {
 	switch {
 	case at.lost:
 		return v, false
-	case at.value != old:
+	case at.value.given > puts:
 		return at.value, true
 	case len(at.value.JSON) != len(v.JSON):
 		return v, false

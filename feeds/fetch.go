@@ -23,6 +23,8 @@ type Fetch struct {
 	needs  []dependency
 	phase  atomic.Int32
 
+	puts uint64 // Puts of its keeper when it began; of the goroutine that runs it
+
 	// Written before phase says that it ended, and read after.
 	at    *place // where its feed's value is, which the cache may have lost
 	value Value
@@ -113,6 +115,7 @@ func (k *Keeper) run(x *Fetch) {
 	ctx := newLazyContext(k.ctx, timeout)
 	defer ctx.end()
 	old, there := x.at.held()
+	x.puts = k.puts.Load()
 	gone := true
 	defer func() {
 		if gone {
@@ -130,11 +133,11 @@ func (k *Keeper) keep(x *Fetch, old Value, there bool, v Value, err error) {
 	v.At = k.now()
 	switch {
 	case err == nil:
-		v = k.put(x, old, there, v)
+		v = k.put(x, old, v)
 	case there && !old.Failed:
 		failed := old
 		failed.Failed = true
-		k.put(x, old, there, failed)
+		k.put(x, old, failed)
 	}
 	x.value, x.err = v, err
 	k.ended.Add(1)
@@ -154,14 +157,18 @@ func (k *Keeper) keep(x *Fetch, old Value, there bool, v Value, err error) {
 
 // put keeps a value where the one before it is, if it can, and returns what is kept: a value that
 // was given (Put) since the fetch began is newer than what the fetch brings.
-func (k *Keeper) put(x *Fetch, old Value, there bool, v Value) Value {
-	now, ok := x.at.replace(old, v)
+func (k *Keeper) put(x *Fetch, old, v Value) Value {
+	v.given = 0
+	now, ok := x.at.replace(v, x.puts)
 	if !ok {
 		key := x.client.key(x.entry)
 		k.given.Lock()
-		if given, known := k.cache.get(key); known && (!there || given != old) {
-			now = given
+		if at, known := k.cache.get(key); known && at.given > x.puts {
+			now = at
 		} else {
+			if _, held := x.at.held(); held && !known {
+				k.cache.Wait() // behind a new value that is not there yet it would turn this one away
+			}
 			x.at = k.cache.set(key, v)
 		}
 		k.given.Unlock()

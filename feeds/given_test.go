@@ -73,3 +73,24 @@ func TestGivenBehindAFirstValue(t *testing.T) {
 		}
 	}
 }
+
+// A fetch that begins before the cache has what the one before it brought replaces that value, of
+// whatever size: it was not given.
+func TestFetchRightBehindAFetch(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *host, s Session, f *script) {
+		set := setOf(t, onDemand("a", ""))
+		entry, _ := set.Get("a")
+		for i := range 100 {
+			name := Session{Key: fmt.Sprintf("s%d", i), Fetcher: s.Fetcher}
+			k.Sync(name, set)
+			for _, value := range []string{`1`, `2`, `34`, `5`} {
+				f.set("a", after(0, value))
+				k.Prompt(t.Context(), name, set)
+			}
+			k.Settle()
+			if v, _ := k.Value(name.Key, entry); v.JSON != `5` {
+				t.Fatalf("behind four fetches in session %d the value is %+v", i, v)
+			}
+		}
+	})
+}

@@ -108,7 +108,8 @@ type Keeper struct {
 
 	fetches, merged, ended, failed, crashed, disabled, late atomic.Int64 // as in Stats
 
-	given sync.Mutex // a value from outside is put into the cache, or a fetch looks whether one was
+	given sync.Mutex    // a value from outside is put into the cache, or a fetch looks whether one was
+	puts  atomic.Uint64 // values from outside so far
 
 	mu     sync.Mutex
 	closed bool
@@ -244,7 +245,7 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	}
 	k.given.Lock()
 	k.cache.Wait() // behind a new value that is not there yet the cache would turn this one away
-	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
+	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now(), given: k.puts.Add(1)})
 	k.cache.Wait()
 	k.given.Unlock()
 	k.watches.changed(valueKey(session, &set.entries[i]))

@@ -172,8 +172,10 @@ func (f *States) value(s *state) (Value, bool) {
 			return v, true
 		}
 	}
-	s.at = f.client.keeper.cache.place(f.client.key(s.entry))
-	return s.at.held()
+	if at := f.client.keeper.cache.place(f.client.key(s.entry)); at != nil {
+		s.at = at
+	}
+	return s.at.held() // at hand, and not lost: the cache is about to take it
 }
 
 // Start starts feeds that are due.
