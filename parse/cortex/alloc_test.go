@@ -3,7 +3,9 @@
 package cortex
 
 import (
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -27,6 +29,34 @@ func TestAllocations(t *testing.T) {
 			d.End(messages.FinishComplete, emit)
 		}); n > c.most {
 			t.Errorf("%s: %v allocations, at most %v", name, n, c.most)
+		}
+	}
+}
+
+// Extensions that are on and unused cost a decoder its state: at most 4 allocations of 1 KiB
+// together. Sub-thoughts number every thought, which costs each its place.
+func TestUnusedExtensionsAllocate(t *testing.T) {
+	const own, ownBytes = 4, 1024
+	place := int(unsafe.Sizeof(messages.Block{}))
+	count := func(l load, set Extensions) (allocs, size int) {
+		const runs = 10
+		var before, after runtime.MemStats
+		l.read(Dialect{Extensions: set})
+		runtime.ReadMemStats(&before)
+		n := testing.AllocsPerRun(runs-1, func() { l.read(Dialect{Extensions: set}) }) // and once before
+		runtime.ReadMemStats(&after)
+		return int(n), int(after.TotalAlloc-before.TotalAlloc) / runs
+	}
+	for _, l := range loads(1 << 17) {
+		off, offBytes := count(l, 0)
+		for set, places := range map[Extensions]int{allExtensions &^ ExtSubThoughts: 0, allExtensions: l.thoughts} {
+			on, onBytes := count(l, set)
+			if most := off + own + places; on > most {
+				t.Errorf("%s, extensions %b: %d allocations, without extensions %d: at most %d", l.name, set, on, off, most)
+			}
+			if most := offBytes + ownBytes + places*place; onBytes > most {
+				t.Errorf("%s, extensions %b: %d bytes, without extensions %d: at most %d", l.name, set, onBytes, offBytes, most)
+			}
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (d *decoder) extended(name int, p []byte, at int64) bool {
 		return true
 	}
 	if !d.onTag(name) {
-		if _, control := controls[name]; control {
+		if controls[name] != 0 {
 			d.ext.broken() // it is refused as unsupported
 		}
 		return false
@@ -136,7 +136,7 @@ func (d *decoder) dropFrom(name int, at int64) {
 // discarded with its element: what stands under a condition never runs without it.
 func (d *decoder) badControl(at int64) bool {
 	name := d.tag.Name()
-	if _, control := controls[name]; !control {
+	if controls[name] == 0 {
 		return false
 	}
 	d.ext.broken()

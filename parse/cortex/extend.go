@@ -38,8 +38,8 @@ func ExtensionsOf(words []string) (set Extensions) {
 	return set
 }
 
-// controls are the tags of extensions.
-var controls = map[int]Extensions{
+// controls are the tags of extensions; 0 for all others. Every opener asks, so it is no map.
+var controls = [...]Extensions{
 	tagIf: ExtIf, tagElif: ExtIf, tagElse: ExtIf, tagForeach: ExtForeach, tagParallel: ExtParallel,
 	tagRollback: ExtRollback, tagTemplate: ExtTemplates,
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/internal/clip"
@@ -58,8 +59,8 @@ var shapes = []struct {
 }
 
 // feed pushes a reply in pieces and counts its actions.
-func feed(reply []byte, size int) (actions int) {
-	d := Dialect{}.NewDecoder(messages.TurnInfo{})
+func feed(x Dialect, reply []byte, size int) (actions int) {
+	d := x.NewDecoder(messages.TurnInfo{})
 	emit := func(ev messages.Event) {
 		if ev.Kind == messages.EventAction {
 			actions++
@@ -85,10 +86,10 @@ func BenchmarkReply_1MB(b *testing.B) {
 					b.ReportAllocs()
 					actions := 0
 					for b.Loop() {
-						actions = feed(reply, piece)
+						actions = feed(Dialect{}, reply, piece)
 					}
 					if actions > 0 {
-						b.ReportMetric(testing.AllocsPerRun(1, func() { feed(reply, piece) })/float64(actions), "allocs/action")
+						b.ReportMetric(testing.AllocsPerRun(1, func() { feed(Dialect{}, reply, piece) })/float64(actions), "allocs/action")
 					}
 				})
 			}
@@ -96,25 +97,48 @@ func BenchmarkReply_1MB(b *testing.B) {
 	}
 }
 
+// texts are what 1 MiB of text is made of.
+var texts = []struct{ name, words string }{
+	{"ascii", "Nothing of note happened today, and so be it. "},
+	{"utf8", "Nichts Schönes geschah: 何も起こらなかった, ничего. "},
+}
+
+// inPieces is 1 MiB of a text in pieces of 4 KiB.
+func inPieces(words string) (pieces [][]byte, size int) {
+	const piece = 4 << 10
+	for rest := []byte(strings.Repeat(words, 1<<20/len(words))); len(rest) > 0; {
+		n := min(piece, len(rest)) // whole characters: the floor stops at half of one
+		for n < len(rest) && !utf8.RuneStart(rest[n]) {
+			n--
+		}
+		pieces, size = append(pieces, rest[:n]), size+n
+		rest = rest[n:]
+	}
+	return pieces, size
+}
+
+// unit decodes pieces as the text of one thought or response and counts the bytes shown.
+func unit(x Dialect, block string, pieces [][]byte) (shown int) {
+	emit := func(ev messages.Event) {
+		if ev.Kind == messages.EventUnitText {
+			shown += len(ev.Text)
+		}
+	}
+	d := x.NewDecoder(messages.TurnInfo{})
+	d.Push([]byte("<"+block+">"), emit)
+	for _, p := range pieces {
+		d.Push(p, emit)
+	}
+	d.End(messages.FinishLength, emit)
+	return shown
+}
+
 // BenchmarkText_4KiBChunks is the text of a thought and of a response, 1 MiB in pieces of
 // 4 KiB, without a "<", whose deltas alias the piece. The floor looks for the "<" and
 // checks that the bytes are UTF-8, of the same pieces.
 func BenchmarkText_4KiBChunks(b *testing.B) {
-	const piece = 4 << 10
-	for _, text := range []struct{ name, words string }{
-		{"ascii", "Nothing of note happened today, and so be it. "},
-		{"utf8", "Nichts Schönes geschah: 何も起こらなかった, ничего. "},
-	} {
-		var pieces [][]byte
-		size := 0
-		for rest := []byte(strings.Repeat(text.words, 1<<20/len(text.words))); len(rest) > 0; {
-			n := min(piece, len(rest)) // whole characters: the floor stops at half of one
-			for n < len(rest) && !utf8.RuneStart(rest[n]) {
-				n--
-			}
-			pieces, size = append(pieces, rest[:n]), size+n
-			rest = rest[n:]
-		}
+	for _, text := range texts {
+		pieces, size := inPieces(text.words)
 		b.Run(text.name+"/floor=valid+indexbyte", func(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
@@ -130,33 +154,77 @@ func BenchmarkText_4KiBChunks(b *testing.B) {
 			b.Run(text.name+"/"+block, func(b *testing.B) {
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
-				shown, n := 0, 0
-				emit := func(ev messages.Event) {
-					if ev.Kind == messages.EventUnitText {
-						shown += len(ev.Text)
-					}
-				}
 				for b.Loop() {
-					d := Dialect{}.NewDecoder(messages.TurnInfo{})
-					d.Push([]byte("<"+block+">"), emit)
-					for _, p := range pieces {
-						d.Push(p, emit)
+					if shown := unit(Dialect{}, block, pieces); shown != size {
+						b.Fatalf("%d of %d bytes", shown, size)
 					}
-					d.End(messages.FinishLength, emit)
-					n++
-				}
-				if shown != n*size {
-					b.Fatalf("%d of %d bytes", shown, n*size)
 				}
 			})
 		}
 	}
 }
 
+// load is a row of docs/benchmarks.md: what is decoded, of how many bytes and thoughts.
+type load struct {
+	name     string
+	size     int
+	thoughts int
+	read     func(Dialect)
+}
+
+// loads are the rows of the decoder, none of which uses an extension.
+func loads(size int) (all []load) {
+	reply := mixed(size)
+	for _, piece := range []int{16, 1} {
+		all = append(all, load{
+			fmt.Sprintf("mixed/chunks=%dB", piece), len(reply), bytes.Count(reply, []byte("<thought>")),
+			func(x Dialect) { feed(x, reply, piece) },
+		})
+	}
+	for _, text := range texts {
+		pieces, size := inPieces(text.words)
+		for thoughts, block := range []string{"response", "thought"} {
+			all = append(all, load{text.name + "/" + block, size, thoughts, func(x Dialect) { unit(x, block, pieces) }})
+		}
+	}
+	return all
+}
+
+// BenchmarkExtensionsUnused_1MB decodes the loads of Reply_1MB and Text_4KiBChunks without
+// extensions and with all of them, reply by reply in turn, so that what else the machine does
+// meets both. An operation is both replies; on/off is the time with all extensions to the time
+// without, their garbage included.
+func BenchmarkExtensionsUnused_1MB(b *testing.B) {
+	sides := [...]struct {
+		name string
+		x    Dialect
+	}{{name: "off"}, {name: "on", x: Dialect{Extensions: allExtensions}}}
+	for _, l := range loads(1 << 20) {
+		b.Run(l.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var took [len(sides)]time.Duration
+			n := 0
+			for b.Loop() {
+				for i := range sides {
+					i = (i + n/2) % 2 // off on, off on, on off, on off: neither falls into step with the collector
+					begin := time.Now()
+					l.read(sides[i].x)
+					took[i] += time.Since(begin)
+				}
+				n++
+			}
+			for i, side := range sides {
+				b.ReportMetric(float64(l.size)*float64(n)/1e6/took[i].Seconds(), side.name+"-MB/s")
+			}
+			b.ReportMetric(took[1].Seconds()/took[0].Seconds(), "on/off")
+		})
+	}
+}
+
 // The replies of the benchmarks are what they say they are.
 func TestBenchmarkReplies(t *testing.T) {
 	reply := mixed(1 << 20)
-	if n := feed(reply, 4096); n != len(reply)/400 || len(reply)%400 != 0 {
+	if n := feed(Dialect{}, reply, 4096); n != len(reply)/400 || len(reply)%400 != 0 {
 		t.Errorf("%d actions in %d bytes", n, len(reply))
 	}
 	got := decode(t, Dialect{}, messages.FinishComplete, mixed(4000))
@@ -168,7 +236,7 @@ func TestBenchmarkReplies(t *testing.T) {
 		t.Errorf("%v", kinds)
 	}
 	for _, s := range shapes[1:] {
-		if n := feed(s.make(1<<16), 16); n > 1 {
+		if n := feed(Dialect{}, s.make(1<<16), 16); n > 1 {
 			t.Errorf("%s has %d actions", s.name, n)
 		}
 	}
