@@ -43,6 +43,17 @@ func TestQuery(t *testing.T) {
 		}
 		all = append(all, r)
 	}
+	for _, after := range []int64{0, 1, 7, int64(len(all)) - 1, int64(len(all))} {
+		n := after
+		for r, err := range s.RecordsAfter(t.Context(), after) {
+			if n++; err != nil || r.Seq != n {
+				t.Fatalf("record %d, %v, behind %d: want record %d", r.Seq, err, after, n)
+			}
+		}
+		if n != int64(len(all)) {
+			t.Errorf("the records behind %d end at %d of %d", after, n, len(all))
+		}
+	}
 	for _, q := range []RecordQuery{
 		{},
 		{From: 5, To: 9},

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"slices"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/internal/attempt"
+	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/program"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -329,6 +332,40 @@ func TestInterpreterBreaches(t *testing.T) {
 					t.Errorf("inputs %v, failures %v, ended %d times", c.heard().inputs, c.heard().failed, c.heard().ended)
 				}
 			})
+		})
+	}
+}
+
+// nowhere is the inbox of a program that nothing waits for.
+type nowhere struct{}
+
+func (nowhere) Post(...turn.Input) {}
+
+// A turn that is stopped stops its program, too.
+func TestProgramIsStopped(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			registry, err := catalog.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := registry.Apply(catalog.Policy{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := &program.Env{Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader, Now: time.Now, Log: zap.NewNop()}
+			ran := runProgram{Program: program.New(t.Context(), env, &compiled.Agent{Tools: set, Rules: &turn.Rules{}}, "s", nowhere{},
+				&turn.RunProgram{Ident: anIdent, Source: []byte("command\n  emit \"on\"\nendcommand\n"), Userdata: `{"subject":"s","fields":{}}`})}
+			c := spawned(t, func(childProps) *actor.Props {
+				return actor.PropsFromProducer(func() actor.Actor { return &interpreter{run: &ran} },
+					actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
+			}, nil, nil)
+			if stopped {
+				c.tell(&turn.StopProgram{Ident: anIdent, Code: messages.ErrCancelled})
+			}
+			if end := ran.Run(); (end.Code == messages.ErrCancelled) != stopped || (string(end.Out) == "on\n") == stopped {
+				t.Errorf("stopped %t: %+v", stopped, end)
+			}
 		})
 	}
 }

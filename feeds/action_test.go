@@ -523,3 +523,15 @@ func TestFold(t *testing.T) {
 		}
 	}
 }
+
+// What the model has changed of a feed that the manifest pins since stays, and the feed is pinned.
+func TestEditOfAPinnedFeed(t *testing.T) {
+	set, err := NewSet([]Spec{{ID: "a", Pinned: true, Source: SourceSpec{Type: "internal", Action: "session"}}}, Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := set.With([]Edit{{ID: "a", Since: 3, Spec: `{"id":"a","max_tokens":7,"source":{"type":"internal","action":"session"}}`}}, 0)
+	if err != nil || got.Len() != 1 || !got.Entries()[0].Pinned || got.Entries()[0].MaxTokens != 7 {
+		t.Errorf("%+v, %v", got.Entries(), err)
+	}
+}

@@ -174,3 +174,22 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
+
+// A value of another host is not given to a third one, whether the feed is remote, forwards by its
+// definition, or refers to such a feed.
+func TestForwards(t *testing.T) {
+	set := setOf(t, onDemand("own", ""), onDemand("far", ""), onDemand("near", ""), onDemand("nearer", ""), onDemand("agent", ""), onDemand("of", ""))
+	needs := map[string][]string{"near": {"far"}, "nearer": {"near"}, "of": {"agent"}}
+	for i := range set.entries {
+		e := &set.entries[i]
+		e.needs, e.Source.Forwards = needs[e.ID], e.ID == "agent"
+		if e.ID == "far" {
+			e.Source.Kind = Remote
+		}
+	}
+	for id, want := range map[string]bool{"own": false, "far": true, "near": true, "nearer": true, "agent": true, "of": true, "none": false} {
+		if set.Forwards(id) != want {
+			t.Errorf("%s forwards: %t", id, !want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,7 +11,10 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // blocked is an agent whose model may write control blocks.
@@ -211,5 +215,31 @@ func TestGroupTimeout(t *testing.T) {
 			t.Errorf("%+v", end)
 		}
 		replays(t, rt, a)
+	})
+}
+
+// A group that is out of time stops what it has begun, also an action whose result is not awaited.
+func TestGroupStopsItsActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped atomic.Int64
+		a := fed(t, scripted.New(`<parallel id="p" timeout="2"><action id="w" mode="fire_and_forget">{"name":"own.wait"}</action>`+
+			`<action id="x">{"name":"own.wait"}</action></parallel><response>done</response>`),
+			"extensions: [parallel]\n", tool("own.wait", messages.ReadOnly, func(ctx context.Context, _ *tools.Call) (neuroscript.Value, error) {
+				from := time.Now()
+				select {
+				case <-ctx.Done():
+					if time.Since(from) == 2*time.Second {
+						stopped.Add(1)
+					}
+				case <-time.After(time.Hour):
+				}
+				return neuroscript.Value{}, ctx.Err()
+			}))
+		rt := start(t, stile.Config{})
+		ask(t, open(t, rt, "stream", a), "go")
+		synctest.Wait()
+		if n := stopped.Load(); n != 2 {
+			t.Errorf("%d of two actions were stopped", n)
+		}
 	})
 }

@@ -98,7 +98,7 @@ func TestBoot(t *testing.T) {
 			add(t, store, "t:u:"+id, 20+n, nil)
 		}
 		specimen.Must(t, store, specimen.Start(t, "t:u:idle", 30).Batch(&messages.SessionOpened{}))
-		w, a := waker(store, Boot{On: true, Concurrency: 2, PerSecond: 10, Page: 3}, 250*time.Millisecond)
+		w, a := waker(store, Boot{On: true, Concurrency: 2, PerSecond: 10, Page: 3}, 150*time.Millisecond)
 		w.Start()
 		rep, err := w.Report(t.Context())
 		if want := (Report{Found: 13, Settled: 10, NoAgent: 1, Failed: 2}); rep != want || err != nil {

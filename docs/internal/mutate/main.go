@@ -340,8 +340,8 @@ func (m *mutation) failing(overlay string) string {
 			fmt.Fprintf(os.Stderr, "mutate: %s of %s fails without the mutation, too\n", name, folder)
 			break
 		}
-		if at := bytes.Index(out, []byte("\npanic: ")); at >= 0 { // on a goroutine of no test, or out of time
-			return "go test " + folder + ": " + short(string(out[at+1:]))
+		if _, cause, found := bytes.Cut(append([]byte("\n"), out...), []byte("\npanic: ")); found { // on a goroutine of no test, or out of time
+			return "go test " + folder + ": panic: " + short(string(cause))
 		}
 	}
 	return ""
