@@ -282,7 +282,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	bounded := listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
 	bounded.plain = s.cfg.Certificate == nil
 	l = bounded
-	defer s.meter.keep(s.log)()
+	defer s.beats()()
 	s.tellHead()
 	defer s.tellHead()
 	defer s.retain()()
@@ -349,6 +349,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.resourceRoutes(mux)
 	s.require(public, page.Register(mux, s.noPath)...)
 	s.usageRoutes()
+	s.healthRoutes()
 	s.reloadRoutes()
 	s.tokenRoutes()
 	s.webhookRoutes()

@@ -15,9 +15,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// keepUsage is how often what tenants used is written; a crash forgets as much.
-const keepUsage = 10 * time.Second
-
 const maxUsageBytes = 16 << 20
 
 // load reads what was used today. A damaged file is ERR_CONFIG: an operator who removes it
@@ -92,25 +89,31 @@ func (m *meter) save() (err error) {
 	return os.Rename(f.Name(), m.file)
 }
 
-// keep writes the usage from time to time, until the function that comes back is called:
-// then once more.
-func (m *meter) keep(log *zap.Logger) (stop func()) {
-	if m.file == "" {
-		return func() {}
-	}
+// beat is how often a host that serves looks at itself: it keeps what its metrics say for the
+// history, whose finest step it is, and writes what tenants used today; a crash forgets as much.
+const beat = 10 * time.Second
+
+// beats has a host look at itself from time to time, until the function that comes back is called:
+// then it writes the usage once more.
+func (s *Server) beats() (stop func()) {
 	save := func() {
-		if err := m.save(); err != nil {
-			log.Error("the usage of tenants cannot be written", zap.Error(bare(err)))
+		if s.meter.file == "" {
+			return
+		}
+		if err := s.meter.save(); err != nil {
+			s.log.Error("the usage of tenants cannot be written", zap.Error(bare(err)))
 		}
 	}
+	s.rt.Metrics().Sample(s.meter.now())
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(keepUsage)
+		tick := time.NewTicker(beat)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
+				s.rt.Metrics().Sample(s.meter.now())
 				save()
 			case <-end:
 				return

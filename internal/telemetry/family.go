@@ -79,36 +79,43 @@ type (
 	histograms = family[pair, prometheus.Observer]
 )
 
-// maker registers metrics in a registry.
-type maker struct{ registry *prometheus.Registry }
+// maker registers metrics in a registry, and those that a history reads in one for it.
+type maker struct{ registry, looked *prometheus.Registry }
+
+func (m maker) register(name string, c prometheus.Collector) {
+	m.registry.MustRegister(c)
+	if charted(name) {
+		m.looked.MustRegister(c)
+	}
+}
 
 func (m maker) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-	m.registry.MustRegister(c)
+	m.register(name, c)
 	return c
 }
 
 func (m maker) gauge(name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
-	m.registry.MustRegister(g)
+	m.register(name, g)
 	return g
 }
 
 func (m maker) gauges(name, help, label string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
-	m.registry.MustRegister(g)
+	m.register(name, g)
 	return g
 }
 
 func (m maker) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
-	m.registry.MustRegister(h)
+	m.register(name, h)
 	return h
 }
 
 func (m maker) vec(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.registry.MustRegister(v)
+	m.register(name, v)
 	return v
 }
 
@@ -134,12 +141,12 @@ func (m maker) counters4(name, help string, labels ...string) *counters4 {
 
 func (m maker) histograms1(name, help string, buckets []float64, label string) *family[string, prometheus.Observer] {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{label})
-	m.registry.MustRegister(v)
+	m.register(name, v)
 	return &family[string, prometheus.Observer]{rest: overflow, child: func(k string) prometheus.Observer { return v.WithLabelValues(clean([]string{k})...) }}
 }
 
 func (m maker) histograms(name, help string, buckets []float64, labels ...string) *histograms {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
-	m.registry.MustRegister(v)
+	m.register(name, v)
 	return &histograms{rest: pair{overflow, overflow}, child: func(k pair) prometheus.Observer { return v.WithLabelValues(clean(k[:])...) }}
 }

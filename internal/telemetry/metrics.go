@@ -31,6 +31,8 @@ type Metrics struct {
 	own      *prometheus.Registry // the runtime's alone
 	registry *prometheus.Registry // and those of Go and the process
 
+	history *history
+
 	work
 	traffic
 
@@ -77,8 +79,10 @@ type Metrics struct {
 // the Go runtime and the process.
 func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
-	reg := maker{r}
+	past := newHistory()
+	reg := maker{r, past.looked}
 	m := &Metrics{
+		history:         past,
 		own:             r,
 		registry:        prometheus.NewRegistry(),
 		decisions:       reg.counters2("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason"),
@@ -312,7 +316,7 @@ func (m *Metrics) Synced(n int64) { m.journalSyncs.Add(float64(n)) }
 // called once.
 func (m *Metrics) JournalFile(path string) {
 	for _, f := range []struct{ part, path string }{{"file", path}, {"log", path + "-wal"}} {
-		m.own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		maker{m.own, m.history.looked}.register("journal_bytes", prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "journal_bytes", Help: "Size of the journal's file, and of its log; of a journal that is a file of this host.",
 			ConstLabels: prometheus.Labels{"part": f.part},
 		}, func() float64 {

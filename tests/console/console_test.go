@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -96,8 +98,9 @@ type world struct {
 	agents []*stile.Agent
 	goOn   chan struct{}
 
-	mu   sync.Mutex
-	stop func()
+	mu     sync.Mutex
+	stop   func()
+	before bool // it was started before
 }
 
 func (w *world) start() {
@@ -116,6 +119,10 @@ func (w *world) start() {
 		cancel()
 		return
 	}
+	if !w.before {
+		lived(rt.Metrics(), time.Now())
+	}
+	w.before = true
 	srv, err := host.New(host.Config{Runtime: rt, Agents: w.agents})
 	if err != nil {
 		w.t.Error(err)
@@ -133,6 +140,37 @@ func (w *world) start() {
 		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = rt.Close(end)
+	}
+}
+
+// lived has a host's metrics look back on a week, with more work by day than by night.
+func lived(m *stile.Metrics, now time.Time) {
+	const week = 7 * 24 * time.Hour
+	turn := messages.TurnDecided{Decision: messages.Done}
+	for back := week; back > 0; {
+		step := 10 * time.Second
+		switch {
+		case back > 24*time.Hour:
+			step = 15 * time.Minute
+		case back > time.Hour:
+			step = 2 * time.Minute
+		}
+		back -= step
+		load := 2 + math.Sin(2*math.Pi*back.Hours()/24) + math.Sin(back.Minutes())/3
+		m.SessionAwake()
+		for i := range int(load * step.Seconds() / 20) {
+			turn.LatencyMS = int64(40*load) + int64(i%5)*70
+			m.ObserveRecord("clerk", &messages.Record{Body: &turn})
+			m.ModelCalled(telemetry.ModelCall{Provider: "scripted", Outcome: []string{telemetry.CallOK, telemetry.CallOK, "overloaded"}[i%3], First: time.Duration(load*30+float64(i%5)*20) * time.Millisecond})
+			m.ObserveRecord("clerk", &messages.Record{Body: &messages.ModelReply{Usage: messages.Usage{Input: int64(load * 400), Output: int64(load * 90)}}})
+			m.Committed(4, time.Duration(load*float64(time.Millisecond)))
+		}
+		if int(back.Minutes())%9 == 0 {
+			m.Refused("ERR_BUSY", "RUNS")
+			m.ObserveRecord("clerk", &messages.Record{Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrQuota}})
+		}
+		m.Sample(now.Add(-back))
+		m.SessionAsleep()
 	}
 }
 

@@ -31,6 +31,7 @@ const places = {
   compare: ["#/s/looks/compare", ".pair.differs"],
   inbox: ["#/inbox", "article .approval"],
   costs: ["#/costs", "#limits"],
+  health: ["#/health", "#chart-memory canvas"],
   admin: ["#/admin", "form.row"],
 };
 
@@ -80,5 +81,9 @@ test("the pictures of the documentation", async () => {
   await page.getByRole("button", { name: "Check the proof" }).click();
   await page.locator(".proof.good").waitFor();
   await picture(page, "console-timeline");
+  await page.goto(world.url + "/#/health");
+  await page.getByRole("button", { name: "Week" }).click();
+  await page.locator("#chart-turns canvas").waitFor();
+  await picture(page, "console-health");
   await close();
 });

@@ -211,7 +211,7 @@ func TestEmbedded(t *testing.T) {
 			t.Errorf("%s %s: %q", m.path, m.version, m.licences())
 		}
 	}
-	if got, want := strings.Join(names, " "), "npm:preact npm:htm"; got != want {
+	if got, want := strings.Join(names, " "), "npm:preact npm:htm npm:uplot"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -32,7 +32,7 @@ import (
 
 // The modules are in app; vendor has the libraries of others, as vendor/fetch.sh brings them.
 //
-//go:embed app/* vendor/*.js
+//go:embed app/* vendor/*.js vendor/*.css
 var files embed.FS
 
 // Policy is the Content-Security-Policy of the page.

@@ -94,7 +94,7 @@ func TestVendor(t *testing.T) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		sums[name] = sum
 	}
-	entries, err := fs.Glob(os.DirFS("vendor"), "*.js")
+	entries, err := fs.Glob(os.DirFS("vendor"), "*[.]*s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestVendor(t *testing.T) {
 			t.Errorf("%s is not what vendor/fetch.sh wrote", name)
 		}
 	}
-	if len(entries) != len(sums) || len(sums) < 3 {
+	if len(entries) != len(sums) || len(sums) < 5 {
 		t.Errorf("%d libraries, %d sums", len(entries), len(sums))
 	}
 	notice, err := os.ReadFile(filepath.Join("..", "..", "..", "NOTICE"))
@@ -148,7 +148,7 @@ func TestServe(t *testing.T) {
 	if plain := get("/assets/app.js"); plain.Header.Get("Content-Encoding") != "" {
 		t.Errorf("without gzip: %v", plain.Header)
 	}
-	for _, path := range []string{"/assets/", "/assets/index.html", "/assets/nothing.js", "/assets/fetch.sh", "/assets/LICENSES"} {
+	for _, path := range []string{"/assets/", "/assets/index.html", "/assets/nothing.js", "/assets/fetch.sh", "/assets/LICENSES", "/assets/SHA256SUMS"} {
 		if res := get(path); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, res.Status)
 		}
@@ -196,7 +196,7 @@ func TestInNode(t *testing.T) {
 	for name, text := range sources(t) {
 		write(t, filepath.Join(dir, name), text)
 	}
-	for _, name := range []string{"preact.js", "hooks.js", "htm.js"} {
+	for _, name := range []string{"preact.js", "hooks.js", "htm.js", "uplot.js"} {
 		b, err := os.ReadFile(filepath.Join("vendor", name))
 		if err != nil {
 			t.Fatal(err)

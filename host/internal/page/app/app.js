@@ -3,6 +3,7 @@
 import { Admin } from "./admin.js";
 import { useCell } from "./cell.js";
 import { Costs } from "./costs.js";
+import { Health } from "./health.js";
 import { api, failed, reached, token, trouble, wanted } from "./host.js";
 import { cls, html, render, useEffect, useState } from "./html.js";
 import { Inbox, look, useInbox } from "./inbox.js";
@@ -54,7 +55,7 @@ function Bar({ theme, turn, help }) {
   const current = (page) => (at.page === page ? "page" : undefined);
   return html`<header class="bar">
     <a class="mark" href="#/">stile</a>
-    <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a><a href="#/admin" aria-current=${current("admin")} title="Tokens, and erasure">Admin</a></nav>
+    <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a><a href="#/health" aria-current=${current("health")} title="Charts of the host (h)">Health</a><a href="#/admin" aria-current=${current("admin")} title="Tokens, and erasure">Admin</a></nav>
     <span class="space"></span>
     <button class="plain small" onClick=${turn} title="Light or dark">${theme}</button>
     <button class="plain small" onClick=${help} title="Keys (?)">Keys</button>
@@ -67,13 +68,13 @@ function App() {
   const [help, setHelp] = useState(false);
   const [theme, turn] = useTheme();
   useEffect(() => {
-    const name = at.id || { inbox: "Inbox", costs: "Costs", admin: "Administration" }[at.page];
+    const name = at.id || { inbox: "Inbox", costs: "Costs", health: "Health", admin: "Administration" }[at.page];
     document.title = name ? name + " · stile" : "stile";
   }, [at.id, at.page]);
   return html`<div class=${cls("app", at.page, at.id && "one")}>
     <${Bar} theme=${theme} turn=${turn} help=${() => setHelp(true)} />
     <${Notices} />
-    ${want ? html`<main class="pane"><${Access} /></main>` : at.page === "inbox" ? html`<${Inbox} />` : at.page === "costs" ? html`<${Costs} />` : at.page === "admin" ? html`<${Admin} />` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
+    ${want ? html`<main class="pane"><${Access} /></main>` : at.page === "inbox" ? html`<${Inbox} />` : at.page === "costs" ? html`<${Costs} />` : at.page === "health" ? html`<${Health} />` : at.page === "admin" ? html`<${Admin} />` : html`<${Sessions} />${at.id ? html`<${Session} key=${at.id} id=${at.id} />` : html`<aside class="pane" aria-label="Session"><p class="none" id="hint">Pick a session, or begin one.</p></aside>`}`}
     <${Keys} help=${help} setHelp=${setHelp} />
   </div>`;
 }

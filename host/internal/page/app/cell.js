@@ -1,5 +1,5 @@
 // A cell holds a value that several parts of the console show.
-import { useEffect, useState } from "./html.js";
+import { useLayoutEffect, useState } from "./html.js";
 
 /**
  * @template T
@@ -25,6 +25,10 @@ export function cell(value) {
 /** The value of a cell, and a render when it changes. */
 export function useCell(c) {
   const [, turn] = useState(0);
-  useEffect(() => c.watch(() => turn((n) => n + 1)), [c]);
-  return c.get();
+  const value = c.get();
+  useLayoutEffect(() => {
+    if (!Object.is(c.get(), value)) turn((n) => n + 1); // it changed between the render and here
+    return c.watch(() => turn((n) => n + 1));
+  }, [c]);
+  return value;
 }

@@ -14,6 +14,7 @@ export const table = [
   ["1 … " + tabs.length, "the views of a session"],
   ["a", "the inbox: what waits for an answer"],
   ["c", "costs"],
+  ["h", "the health of the host, as charts"],
   ["t", "tokens, and other administration"],
   ["i", "thoughts and other internals"],
   [".", "cancel the run"],
@@ -41,6 +42,7 @@ const acts = {
   "]": () => step(1),
   a: () => go({ page: "inbox" }),
   c: () => go({ page: "costs" }),
+  h: () => go({ page: "health" }),
   t: () => go({ page: "admin" }),
   g: () => go({ page: "sessions", id: "" }),
 };

@@ -3,10 +3,10 @@
 import { cell } from "./cell.js";
 
 /**
- * @typedef {{page: "sessions"|"inbox"|"costs"|"admin", id: string, tab: string, run: number, turn: number, record: number, other: string}} Route
+ * @typedef {{page: "sessions"|"inbox"|"costs"|"health"|"admin", id: string, tab: string, run: number, turn: number, record: number, other: string}} Route
  */
 
-const pages = ["inbox", "costs", "admin"];
+const pages = ["inbox", "costs", "health", "admin"];
 const decode = (text) => {
   try {
     return decodeURIComponent(text);
