@@ -3,10 +3,14 @@ package stile
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/backup"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/proof"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // BackupFile is the name of the manifest file in the folder of a backup.
@@ -33,6 +37,20 @@ func MakeSignedBackup(ctx context.Context, keys *keyring.Ring, dir, dest string,
 	return backup.Make(ctx, dir, dest, keyfile.Signer{Ring: keys}, verifyAll, append([]string{KeyFile}, also...)...)
 }
 
+// MakeBackupSince makes an increment: a backup with what is new since the one in the folder
+// base, whole or an increment itself. The folders must be beside each other, and stay so. It
+// is signed with the receipt key of a ring; nil leaves it unsigned. The sessions with new
+// records are verified; CheckBackup and RestoreBackup of an increment take all that it
+// continues, and verify every session. Further errors: ERR_JOURNAL for a journal that does not
+// continue the base, or has another format: make a whole backup then.
+func MakeBackupSince(ctx context.Context, keys *keyring.Ring, dir, dest, base string, also ...string) (Backup, error) {
+	var by proof.Signer
+	if keys != nil {
+		by = keyfile.Signer{Ring: keys}
+	}
+	return backup.MakeSince(ctx, dir, dest, base, by, verifySome, append([]string{KeyFile}, also...)...)
+}
+
 // CheckBackup verifies a backup: its files have the recorded digests, and every session
 // verifies except those in Spoilt.
 func CheckBackup(ctx context.Context, src string) (Backup, error) {
@@ -57,12 +75,57 @@ func RestoreSignedBackup(ctx context.Context, keys *keyring.Set, src, dir string
 	return backup.Restore(ctx, src, dir, keyfile.Verifier{Set: keys}, verifyAll)
 }
 
+// RestoreBackupTo restores the sessions as they were in the last backup in the folder src that
+// was made at to or before, without what later backups in it have erased or removed. Keys,
+// tokens, usage and audit log are those of the last backup in the folder, so that nothing that
+// was revoked comes back. With keys, one of them must have signed each backup that is read; nil
+// checks no signature. Errors are those of RestoreSignedBackup, and ERR_NOT_FOUND for a time
+// before the first backup.
+func RestoreBackupTo(ctx context.Context, keys *keyring.Set, src string, to time.Time, dir string) (Backup, error) {
+	var by proof.Keys
+	if keys != nil {
+		by = keyfile.Verifier{Set: keys}
+	}
+	return backup.RestoreTo(ctx, src, to, dir, by, verifyAll)
+}
+
 type backupProgress struct{}
 
 // WithBackupProgress returns a context with which the functions for backups call show after each session
 // that they have verified, with how many there were and will be. show is called from one goroutine.
 func WithBackupProgress(ctx context.Context, show func(done, total int64)) context.Context {
 	return context.WithValue(ctx, backupProgress{}, show)
+}
+
+// verifySome verifies some sessions of a directory, against the keys in its journal. One that is gone meanwhile
+// is passed over.
+func verifySome(ctx context.Context, dir string, incs []messages.Incarnation) (spoilt []string, err error) {
+	ar, err := OpenArchive(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ar.Close()) }()
+	show, _ := ctx.Value(backupProgress{}).(func(done, total int64))
+	for i, inc := range incs {
+		h, err := ar.HeadOf(ctx, inc)
+		if journal.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		rep, err := ar.Verify(ctx, inc, VerifyOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if !rep.OK() {
+			spoilt = append(spoilt, h.SID)
+		}
+		if show != nil {
+			show(int64(i)+1, int64(len(incs)))
+		}
+	}
+	return spoilt, nil
 }
 
 // verifyAll verifies every session of a directory, against the keys in its journal.

@@ -16,6 +16,7 @@ import (
 
 func (a *app) backupCommand() *cobra.Command {
 	var asJSON, quiet bool
+	var since string
 	cmd := &cobra.Command{
 		Use:   "backup DEST",
 		Short: "Copy a data directory, also of a running host",
@@ -26,9 +27,15 @@ status is 4. The copy holds the key file: keep it
 as you keep that. An audit log outside of the directory is not in it. A shared journal is backed up with the tools of its database. The
 directory is that of the settings of stile serve, unless --dir names one.
 
+With --since the backup is an increment: it has what is new since another backup, whole or an
+increment itself, whose folder must be beside DEST. Keep these folders together: stile restore
+takes all that an increment continues. The sessions with new records are verified, and all of
+them when it is restored. What was erased since is gone in what is restored of it.
+
 backup.json is signed with the receipt key. Where there is none, or the key file is sealed
 and there is no passphrase, the backup is made without a signature, and a warning says so.`,
 		Example: `  stile backup /backups/stile-2026-11-21
+  stile backup /backups/stile-2026-11-22 --since /backups/stile-2026-11-21
   stile restore /backups/stile-2026-11-21 --dir stile-data`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -45,9 +52,12 @@ and there is no passphrase, the backup is made without a signature, and a warnin
 		}
 		var b stile.Backup
 		ctx, shown := a.showingBackup(ctx, quiet)
-		if ring == nil {
+		switch {
+		case since != "":
+			b, err = stile.MakeBackupSince(ctx, ring, a.dir, args[0], since, tokenFile, usageFile)
+		case ring == nil:
 			b, err = stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
-		} else {
+		default:
 			b, err = stile.MakeSignedBackup(ctx, ring, a.dir, args[0], tokenFile, usageFile)
 		}
 		shown.end()
@@ -57,6 +67,7 @@ and there is no passphrase, the backup is made without a signature, and a warnin
 		return a.backupDone(b, args[0], asJSON)
 	})
 	a.keyFlag(cmd)
+	cmd.Flags().StringVar(&since, "since", "", "folder of the backup, beside DEST, that an increment continues")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	quietly(cmd, &quiet)
 	return cmd
@@ -121,7 +132,7 @@ func (a *app) signingRing(s *settings) (*keyring.Ring, error) {
 
 func (a *app) restoreCommand() *cobra.Command {
 	var asJSON, quiet bool
-	var keys string
+	var keys, to string
 	cmd := &cobra.Command{
 		Use:   "restore SRC",
 		Short: "Make a data directory of a backup",
@@ -129,33 +140,59 @@ func (a *app) restoreCommand() *cobra.Command {
 every session verifies, and copies it into --dir, or the directory of the settings of
 stile serve. What is there already is not replaced: the command refuses.
 
+An increment is restored with all that it continues. With --to, SRC is a folder with backups, such
+as backup.dir of the settings, and TIME (RFC 3339) the point to go back to: sessions are as they
+were in the last backup made at that time or before, without what the later backups have erased
+or removed, and keys, tokens, usage and audit log are those of the last backup, so that nothing
+that was erased or revoked comes back.
+
 With --keys the backup must be signed by one of these keys: a file that was changed since,
 together with what backup.json says of it, is refused then, and so is a backup without a
 signature. Pass keys that were exported earlier (stile keys export) and kept elsewhere.
 Without --keys the signature is not checked, as those who can change the backup can change
 the keys in it: that finds accidents. Backups of versions before have no signature and are
 restored without --keys.`,
-		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data --keys keys.jwks`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data --keys keys.jwks
+  stile restore /backups --to 2026-11-21T09:30:00Z --dir stile-data --keys keys.jwks`,
+		Args: cobra.ExactArgs(1),
 	}
 	a.ofHost(cmd, func(ctx context.Context, _ *settings, args []string) error {
-		ctx, shown := a.showingBackup(ctx, quiet)
+		var at time.Time
+		if to != "" {
+			var err error
+			if at, err = time.Parse(time.RFC3339, to); err != nil {
+				return configError("to", "want a time such as 2026-11-21T09:30:00Z")
+			}
+		}
+		var set *keyring.Set
 		if keys != "" {
-			set, err := publicKeys(keys)
-			if err != nil {
+			var err error
+			if set, err = publicKeys(keys); err != nil {
 				return err
 			}
-			b, err := stile.RestoreSignedBackup(ctx, set, args[0], a.dir)
-			shown.end()
-			if err != nil {
-				return shown.interrupted(err, "nothing was restored")
-			}
-			return a.backupDone(b, a.dir, asJSON)
 		}
-		b, err := stile.RestoreBackup(ctx, args[0], a.dir)
+		ctx, shown := a.showingBackup(ctx, quiet)
+		var b stile.Backup
+		var err error
+		switch {
+		case to != "":
+			b, err = stile.RestoreBackupTo(ctx, set, args[0], at, a.dir)
+		case set != nil:
+			b, err = stile.RestoreSignedBackup(ctx, set, args[0], a.dir)
+		default:
+			b, err = stile.RestoreBackup(ctx, args[0], a.dir)
+		}
 		shown.end()
 		if err != nil {
 			return shown.interrupted(err, "nothing was restored")
+		}
+		if to != "" {
+			if _, err := fmt.Fprintf(a.err, "stile: sessions are those of %s\n", b.Made.Format(time.RFC3339)); err != nil {
+				return err
+			}
+		}
+		if set != nil {
+			return a.backupDone(b, a.dir, asJSON)
 		}
 		why := "the backup is not signed"
 		if b.Signature != nil {
@@ -166,6 +203,7 @@ restored without --keys.`,
 		}
 		return a.backupDone(b, a.dir, asJSON)
 	})
+	cmd.Flags().StringVar(&to, "to", "", "restore the state of this `TIME` (RFC 3339) from a folder of backups")
 	cmd.Flags().StringVar(&keys, "keys", "", "JWKS file with public receipt keys, one of which must have signed the backup")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	quietly(cmd, &quiet)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,12 +65,24 @@ func TestDrill(t *testing.T) {
 			}
 		}
 		switch args[0] {
+		case "backup":
+			if args[1] == "backup-1" { // what the increment has
+				must(t, "run", agent, "I am Cleo.", "--dir", "stile-data", "--session", "cleo")
+				must(t, "run", agent, "I am Ada again.", "--dir", "stile-data", "--session", "ada")
+				rt, err := stile.New(t.Context(), stile.Config{Dir: "stile-data"})
+				if err == nil {
+					err = errors.Join(rt.Delete(t.Context(), "bob", "drill"), rt.Close(t.Context()))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 		case "restore":
 			restore = args
 		case "verify":
-			holds(t, a.out, "2 sessions, 0 with problems")
+			holds(t, a.out, "3 sessions, 0 with problems")
 		case "replay":
-			holds(t, a.out, "2 sessions replayed, 2 turns, 0 different, 0 left out")
+			holds(t, a.out, "2 sessions replayed, 3 turns, 0 different, 1 left out")
 		case "tokens":
 			holds(t, a.out, "of the drill")
 		}
@@ -81,7 +94,7 @@ func TestDrill(t *testing.T) {
 			t.Errorf("%s did not come back as it was: %v %v", name, err, bad)
 		}
 	}
-	audit := filepath.Join("backup-1", "audit.jsonl")
+	audit := filepath.Join("backup-1", "audit.jsonl") // which the increment has not copied again
 	b, err := os.ReadFile(audit)
 	if err == nil {
 		err = os.WriteFile(audit, append(b, ' '), 0o600)
@@ -135,6 +148,7 @@ func TestScheduledBackups(t *testing.T) {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
+		"backup: {dir: b, whole: 1h}":        "backup.whole",
 		"backup: {dir: b}\nmemory: true":     "backup.dir",
 		"backup: {dir: b, every: 1s}":        "backup.every",
 		"backup: {dir: b, keep: 0}":          "backup.keep",
@@ -145,6 +159,62 @@ func TestScheduledBackups(t *testing.T) {
 		if a := stileDo(t, "serve", example("plain/agent.yaml"), "--config", config); a.status != 2 || !strings.Contains(a.err, want) {
 			t.Errorf("%s: %+v", text, a)
 		}
+	}
+}
+
+// Between whole backups a host makes increments; one that cannot be made is a whole backup; and what is removed
+// goes with its increments.
+func TestScheduledIncrements(t *testing.T) {
+	dir, into := t.TempDir(), t.TempDir()
+	must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", dir, "--session", "ada")
+	rt, err := stile.New(t.Context(), stile.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	s := &backupSettings{Dir: into, Every: time.Minute, Whole: time.Hour, Keep: 2}
+	core, lines := observer.New(zap.InfoLevel)
+	// made makes a backup, and dates it back: a name has whole seconds.
+	made := func(name string) string {
+		t.Helper()
+		if err := backUp(t.Context(), rt, dir, s, zap.New(core)); err != nil {
+			t.Fatal(err)
+		}
+		names, err := scheduledIn(into, false)
+		if err == nil {
+			err = os.Rename(filepath.Join(into, names[len(names)-1]), filepath.Join(into, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	now := time.Now().UTC()
+	named := func(ago time.Duration) string { return scheduledPrefix + now.Add(-ago).Format(scheduledTime) }
+	old := made(named(3 * time.Hour))
+	whole := made(named(50 * time.Minute))
+	first := made(named(40 * time.Minute))
+	second := made(named(30 * time.Minute))
+	for name, want := range map[string]bool{old: false, whole: false, first: true, second: true} {
+		if got := isIncrement(into, name); got != want {
+			t.Errorf("%s is an increment: %v", name, got)
+		}
+	}
+	if b, err := stile.CheckBackup(t.Context(), filepath.Join(into, second)); err != nil || b.Base == nil || b.Base.Folder != first || b.Sessions != 1 {
+		t.Errorf("%+v %v", b, err)
+	}
+	if err := os.WriteFile(filepath.Join(into, first, "increment.db"), nil, 0o600); err != nil { // no link of a chain
+		t.Fatal(err)
+	}
+	third := made(named(20 * time.Minute))
+	names, err := scheduledIn(into, false)
+	if err != nil || isIncrement(into, third) || slices.Contains(names, old) || len(names) != 4 || lines.FilterMessageSnippet("a whole backup is made").Len() != 1 {
+		t.Errorf("%q %v %v", names, err, lines.All())
+	}
+	s.Keep = 1
+	fourth := made(named(10 * time.Minute))
+	if names, err := scheduledIn(into, false); err != nil || !slices.Equal(names, []string{third, fourth}) || !isIncrement(into, fourth) {
+		t.Errorf("%q %v", names, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,21 +93,68 @@ func backUp(ctx context.Context, rt *stile.Runtime, dir string, s *backupSetting
 	}
 	at := time.Now().UTC()
 	dest := filepath.Join(s.Dir, scheduledPrefix+at.Format(scheduledTime))
-	b, err := stile.MakeSignedBackup(ctx, rt.Keys(), dir, dest, tokenFile, usageFile)
+	base := baseOf(s, at)
+	var b stile.Backup
+	var err error
+	if base != "" {
+		b, err = stile.MakeBackupSince(ctx, rt.Keys(), dir, dest, base, tokenFile, usageFile)
+		if err != nil && ctx.Err() == nil {
+			log.Warn("there is no increment: a whole backup is made", zap.Error(err))
+			base = ""
+			_ = os.RemoveAll(dest)
+		}
+	}
+	if base == "" {
+		b, err = stile.MakeSignedBackup(ctx, rt.Keys(), dir, dest, tokenFile, usageFile)
+	}
 	if err != nil {
 		return err
 	}
 	rt.Metrics().BackedUp(at)
-	log.Info("backup", zap.String("folder", dest), zap.Int64("sessions", b.Sessions), zap.Int64("records", b.Records), zap.Strings("spoilt", b.Spoilt))
+	log.Info("backup", zap.String("folder", dest), zap.String("since", base), zap.Int64("sessions", b.Sessions), zap.Int64("records", b.Records), zap.Strings("spoilt", b.Spoilt))
+	return prune(s)
+}
+
+// baseOf returns the folder of the backup that one made at a time continues; "" for a whole backup.
+func baseOf(s *backupSettings, at time.Time) string {
+	names, err := scheduledIn(s.Dir, true)
+	if err != nil || s.Whole == 0 {
+		return ""
+	}
+	for i := len(names) - 1; i >= 0; i-- {
+		if isIncrement(s.Dir, names[i]) {
+			continue
+		}
+		if whole, _ := scheduledAt(names[i]); at.Sub(whole) < s.Whole {
+			return filepath.Join(s.Dir, names[len(names)-1])
+		}
+		break
+	}
+	return ""
+}
+
+// isIncrement reports whether a scheduled backup continues another one.
+func isIncrement(dir, name string) bool {
+	var b stile.Backup
+	doc, err := os.ReadFile(filepath.Join(dir, name, stile.BackupFile))
+	return err == nil && json.Unmarshal(doc, &b) == nil && b.Base != nil
+}
+
+// prune removes the oldest whole backups beyond those that are kept, and with each the increments behind it.
+func prune(s *backupSettings) error {
 	names, err := scheduledIn(s.Dir, true)
 	if err != nil {
 		return unreadable(s.Dir, err)
 	}
-	for len(names) > s.Keep {
-		if err := os.RemoveAll(filepath.Join(s.Dir, names[0])); err != nil {
-			return unwritable(s.Dir, err)
+	for kept, i := 0, len(names)-1; i >= 0; i-- {
+		if kept >= s.Keep {
+			if err := os.RemoveAll(filepath.Join(s.Dir, names[i])); err != nil {
+				return unwritable(s.Dir, err)
+			}
 		}
-		names = names[1:]
+		if !isIncrement(s.Dir, names[i]) {
+			kept++
+		}
 	}
 	return nil
 }

@@ -141,7 +141,8 @@ type webhook struct {
 type backupSettings struct {
 	Dir   string        `yaml:"dir" doc:"Folder that backups are made in, each in a folder of its own; on another disk. Without one none are made. In the file relative to its folder."`
 	Every time.Duration `yaml:"every" doc:"How long after a backup the next one is made, also over a restart."`
-	Keep  int           `yaml:"keep" doc:"How many are kept; older ones are removed."`
+	Whole time.Duration `yaml:"whole" doc:"How long after a whole backup the next whole one is made; those between are increments. 0: each backup is whole."`
+	Keep  int           `yaml:"keep" doc:"How many whole backups are kept, with their increments; older ones are removed."`
 }
 
 type feedSettings struct {
@@ -619,6 +620,9 @@ func (s *settings) check(where places) error {
 	}
 	if s.Backup.Dir != "" && s.Backup.Every < time.Minute {
 		refuse("backup.every", "want 1m or more")
+	}
+	if s.Backup.Dir != "" && s.Backup.Whole != 0 && s.Backup.Whole < s.Backup.Every {
+		refuse("backup.whole", "want 0, or as long as backup.every or longer")
 	}
 	if s.Backup.Dir != "" && s.Backup.Keep < 1 {
 		refuse("backup.keep", "want 1 or more")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
@@ -35,6 +36,8 @@ func FuzzRestore(f *testing.F) {
 		honest, `{}`, `[]`, ``, `{"format":2}`, `{"format":1,"sessions":2,"records":9,"files":[]}`, `{"format":1,"sessions":2,"records":9,"files":[` + journal + `,` + journal + `]}`, `{"format":1,"sessions":2,"records":9,"files":[{"name":"../evil","bytes":0,"sha256":""}]}`,
 		`{"format":1,"sessions":2,"records":9,"files":[{"name":"/etc/passwd","bytes":0,"sha256":""},` + journal + `]}`, `{"format":1,"sessions":2,"records":9,"files":[{"name":"..","bytes":0,"sha256":""}]}`, `{"format":1,"sessions":2,"records":9,"files":[{"name":"a\u0000b","bytes":0,"sha256":""}]}`, `{"format":1,"sessions":3,"records":9,"files":[` + journal + `]}`,
 		`{"format":1,"sessions":2,"records":9,"root":true,"files":[` + journal + `]}`, honest + `{}`, `{"format":1,"sessions":2,"records":9,"files":[{"name":"backup.json","bytes":0,"sha256":""},` + journal + `]}`, `{"format":1,"sessions":2,"records":9,"files":[{"name":"","bytes":0,"sha256":""},` + journal + `]}`,
+		`{"format":2,"sessions":2,"records":9,"base":{"folder":"../x","sha256":""},"files":[` + journal + `]}`, `{"format":2,"sessions":2,"records":9,"base":{"folder":"` + filepath.Base(src) + `","sha256":""},"files":[` + strings.Replace(journal, JournalFile, "other.txt", 1) + `,` + entry("keys.json") + `]}`,
+		`{"format":1,"sessions":2,"records":9,"files":[` + journal + `,{"name":"keys.json","bytes":4,"sha256":"","in":"x"}]}`, `{"format":2,"sessions":2,"records":9,"files":[` + journal + `]}`,
 	} {
 		f.Add([]byte(s))
 	}
