@@ -2,11 +2,13 @@ package host
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // A run that ended where this host did not see it, or whose session is gone, makes room once it
@@ -54,5 +56,22 @@ func TestReconcile(t *testing.T) {
 	clock.at = clock.at.Add(staleRun + time.Second)
 	if !s.reconcile(t.Context(), "t") || runs() != 1 {
 		t.Errorf("%d runs are left, want that in flight", runs())
+	}
+}
+
+// A user's budget is there again on the next day; what a session may use in its life is not.
+func TestSpentBudgets(t *testing.T) {
+	s := &Server{meter: meterAt(t, noon(), "")}
+	for reason, again := range map[string]bool{
+		stile.OverUserTokens: true, stile.OverUserCost: true, stile.OverSessionTokens: false, stile.OverSessionCost: false,
+	} {
+		var p *problem
+		err := s.spent(&messages.Error{Code: messages.ErrQuota, Reason: reason})
+		if !errors.As(err, &p) || p.Retryable != again || (p.retryAfter == 12*time.Hour) != again || p.Reason != reason {
+			t.Errorf("%s: %+v", reason, err)
+		}
+	}
+	if err := errors.New("another"); s.spent(err) != err {
+		t.Error("another error is changed")
 	}
 }
