@@ -124,6 +124,35 @@ func TestRollbackOfAnEarlierTurn(t *testing.T) {
 	replays(t, rt, a)
 }
 
+// Instances of a loop are members too: the loop's element says how they were undone, and of which
+// that failed.
+func TestRollbackOfALoop(t *testing.T) {
+	for _, c := range []struct{ undoes, told, booked string }{
+		{"$result", `<block_result id="all" kind="foreach" ok="2" failed="0" rolled_back="ok">["ref-flight","ref-hotel"]</block_result>`, ""},
+		{"ref-flight", `<block_result id="all" kind="foreach" ok="2" failed="0" rolled_back="failed" failures="b[0]: rollback failed error">[`, "hotel"},
+	} {
+		var d counter
+		a, model := traveller(&d, `<action id="l">{"name":"desk.parts"}</action><foreach in="$l" as="part" id="all" parallel="1"><action id="b">`+
+			`{"name":"desk.book","parameters":{"what":"$part"},"group":"trip","rollback":{"name":"desk.cancel","parameters":{"what":"`+c.undoes+`"}}}</action></foreach>`+trip("car"),
+			"<response>nothing is booked</response>")
+		a.Manifest.Extensions = append(a.Manifest.Extensions, "foreach")
+		a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "desk.parts")
+		a.Tools = append(a.Tools, tool("desk.parts", messages.ReadOnly, func(context.Context, *tools.Call) (neuroscript.Value, error) {
+			return neuroscript.List([]neuroscript.Value{neuroscript.String("flight"), neuroscript.String("hotel")}), nil
+		}))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		if told := prompt(model.requests()[1]); !strings.Contains(told, c.told) {
+			t.Errorf("%s is not in\n%s", c.told, told)
+		}
+		if got := strings.Join(d.booked, ", "); got != c.booked {
+			t.Errorf("booked are %s, want %s", got, c.booked)
+		}
+		replays(t, rt, a)
+	}
+}
+
 // A run that is cancelled undoes what it did, under on: [cancel] alone.
 func TestRollbackOfACancelledRun(t *testing.T) {
 	for _, on := range []string{"", "cancel"} {

@@ -71,10 +71,11 @@ var sound = []stop{
 		runs: []visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
 	},
 	{
-		name: "booking", manifest: "booking/agent.yaml", about: "Bookings that belong together: the car is taken, and flight and hotel are cancelled.",
+		name: "booking", manifest: "booking/agent.yaml", about: "Bookings that belong together: the car is taken, and what was booked with it is cancelled; a loop, a condition, a group.",
 		runs: []visit{
 			{"Book me a trip to Oslo on 3 May: flight, hotel and car. I am Ada.", []ending{goesOn, isDone}},
 			{"The same for Ben, please.", []ending{goesOn, goesOn, isDone}},
+			{"We fly back on 4 May, all with one car to the airport. A train would do.", []ending{goesOn, goesOn, isDone}},
 		},
 	},
 	{

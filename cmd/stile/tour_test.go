@@ -34,7 +34,7 @@ func TestTour(t *testing.T) {
 			"DONE", "DONE",
 			"CONTINUE", "CONTINUE", "DONE",
 			"CONTINUE", "DONE",
-			"CONTINUE", "DONE", "CONTINUE", "CONTINUE", "DONE",
+			"CONTINUE", "DONE", "CONTINUE", "CONTINUE", "DONE", "CONTINUE", "CONTINUE", "DONE",
 			"DONE",
 			"CONTINUE", "DONE", "CONTINUE", "DONE", "CONTINUE", "DONE",
 			"CONTINUE", "CONTINUE", "CONTINUE", "CONTINUE", "DONE",
@@ -60,7 +60,9 @@ func TestTour(t *testing.T) {
 		must(t, "replay", prefix+"research", "--dir", data)
 		// What belongs together is undone together, the last first.
 		holds(t, out, "booking  ", "Ada, it is all booked", "car failed: conflict", "rollback ben3: error:car", "call     undo:hotel bookings", ", undoes hotel",
-			"call     undo:flight bookings", "On 4 May you have flight, hotel and car.", "DONE")
+			"call     undo:flight bookings", "On 4 May you have flight, hotel and car.", "DONE",
+			"block    together takes then", "block    back has 2 items", "block    together failed: child_failed:car", "rollback car4: error:car", ", undoes seat[",
+			"block    leave parallel", "block    leave ok, 2 ok, 0 failed", "Two seats on 4 May.", "DONE")
 		must(t, "replay", prefix+"booking", "--dir", data)
 		holds(t, out, "newsroom  ", "stile runs in session local:local:"+prefix+"newsroom.reporter.", "Hollow Lane: new steps, no key")
 		must(t, "replay", prefix+"newsroom", "--dir", data)

@@ -46,8 +46,8 @@ func (t *turnOf) block(body messages.Body) {
 	}
 }
 
-// reported returns the calls in order, with one entry for a loop: the list of its results, and why
-// the first of its instances that failed did.
+// reported returns the calls in order, with one entry for a loop: the list of its results, why the
+// first of its instances that failed did, and how those were undone that a rollback met.
 func (t *turnOf) reported() []messages.Call {
 	if len(t.loops) == 0 {
 		return t.inOrder()
@@ -62,18 +62,43 @@ func (t *turnOf) reported() []messages.Call {
 		c.Value = t.list(l, c.ID)
 		var failed []string
 		for _, in := range all {
-			if in.Of == "" || in.Control != "" || t.loopOf(in.Block) != c.ID || in.State == messages.ActionOK || in.State == "" || in.Reason == messages.BranchNotTaken {
+			if in.Of == "" || in.Control != "" || t.loopOf(in.Block) != c.ID {
+				continue
+			}
+			if undoneWorse(c.RolledBack, in.RolledBack) {
+				c.RolledBack = in.RolledBack
+			}
+			why := wrong(&in)
+			if why == "" || len(failed) > maxNamed {
 				continue
 			}
 			if len(failed) == maxNamed {
 				failed = append(failed, "…")
-				break
+				continue
 			}
-			failed = append(failed, in.ID+": "+string(in.State)+" "+in.Reason)
+			failed = append(failed, in.ID+": "+why)
 		}
 		c.Failures = strings.Join(failed, "; ")
 	}
 	return slices.DeleteFunc(all, func(c messages.Call) bool { return c.Of != "" })
+}
+
+// wrong says why an instance failed, or why it could not be undone; "" for neither.
+func wrong(c *messages.Call) string {
+	switch {
+	case c.RolledBack != "" && c.RolledBack != messages.ActionOK:
+		return strings.TrimSuffix("rollback "+string(c.RolledBack)+" "+c.RolledBackWhy, " ")
+	case c.State == messages.ActionOK || c.State == "" || c.Reason == messages.BranchNotTaken:
+		return ""
+	}
+	return string(c.State) + " " + c.Reason
+}
+
+// undoneWorse reports whether an instance was undone worse than those before it: unknown is worse
+// than ok, failed is worst.
+func undoneWorse(was, now messages.ActionState) bool {
+	order := []messages.ActionState{"", messages.ActionOK, messages.ActionUnknown, messages.ActionFailed}
+	return slices.Index(order, now) > slices.Index(order, was)
 }
 
 // loopOf returns the outermost loop that a block is or is in; "" for none.

@@ -200,6 +200,9 @@ func writeBlock(b *strings.Builder, c *messages.Call, most int) (cut bool) {
 			fmt.Fprintf(b, ` reason="%s"`, attribute(c.Reason))
 		}
 	}
+	if c.RolledBack != "" {
+		fmt.Fprintf(b, ` rolled_back="%s"`, c.RolledBack)
+	}
 	if c.Failures != "" {
 		fmt.Fprintf(b, ` failures="%s"`, attribute(c.Failures))
 	}
