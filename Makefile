@@ -85,7 +85,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients pictures crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients kubecheck pictures crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -153,11 +153,16 @@ bench:
 
 long: clients
 	$(MAKE) image IMAGETAGS=lite BUILDFLAGS=
+	$(MAKE) kubecheck
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
 	$(MAKE) soak SOAKTIME=40s
 	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME)
+
+# The manifests for Kubernetes, in a module of its own: its types are no dependency of ours.
+kubecheck:
+	cd internal/kubecheck && $(PLAIN) test -vet=off ./...
 
 # The last lines say with what of others the tests ran, or how to have that done.
 clients: mcp-servers node-packages

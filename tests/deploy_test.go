@@ -79,6 +79,79 @@ func TestAlerts(t *testing.T) {
 	same(t, "alert", keys(told), there)
 }
 
+// promtool has nothing to say against the rules, each alert fires and stays quiet when alerts_test.yaml says so,
+// and these cases notice an alert that never fires and one that always does.
+func TestAlertRules(t *testing.T) {
+	t.Parallel()
+	var doc struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	rules, cases := read(t, "deploy/alerts.yaml"), read(t, "deploy/alerts_test.yaml")
+	if err := yaml.Unmarshal([]byte(cases), &doc); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet := map[string]int{}, map[string]int{}
+	for _, c := range doc.Tests {
+		for _, at := range c.AlertRuleTest {
+			if len(at.ExpAlerts) > 0 {
+				fires[at.Alertname]++
+			} else {
+				quiet[at.Alertname]++
+			}
+		}
+	}
+	var there []string
+	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
+		there = append(there, m[1])
+	}
+	same(t, "alert that fires in a test", keys(fires), there)
+	same(t, "alert that is quiet in a test", keys(quiet), there)
+
+	const tool = "promtool"
+	if _, err := exec.LookPath(tool); err != nil {
+		if os.Getenv("STILE_REQUIRE_PROMTOOL") != "" {
+			t.Fatal(err)
+		}
+		t.Log("there is no promtool here, so the rules are not run")
+		return
+	}
+	run := func(t *testing.T, rules string, args ...string) (string, error) {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"alerts.yaml": rules, "alerts_test.yaml": cases} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), tool, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		if out, err := run(t, rules, args...); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	for broken, n := range map[string]map[string]int{"vector(0) > 1": fires, "vector(1)": quiet} {
+		changed := regexp.MustCompile(`(?m)^( *expr:) .*$`).ReplaceAllString(rules, "$1 "+broken)
+		out, err := run(t, changed, "test", "rules", "alerts_test.yaml")
+		found := map[string]int{}
+		for _, m := range regexp.MustCompile(`alertname: ?(\w+)`).FindAllStringSubmatch(out, -1) {
+			found[m[1]]++
+		}
+		for name, want := range n {
+			if err == nil || found[name] < want {
+				t.Errorf("with %s for each expression %d cases of %s fail, want %d", broken, found[name], name, want)
+			}
+		}
+	}
+}
+
 func TestDashboard(t *testing.T) {
 	var doc struct {
 		Panels []struct {

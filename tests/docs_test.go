@@ -22,6 +22,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"github.com/seed14be6753/stile/bench/workload"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/telemetry"
@@ -389,6 +391,13 @@ func TestDocsMetrics(t *testing.T) {
 	families, err := m.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems { // those of promtool check metrics
+		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	table := rows(strings.Split(section(t, "docs/reference/metrics.md", "## Metrics"), "### Limits")[0])
 	var there []string

@@ -17,7 +17,7 @@ import (
 
 // notProduct are folders whose packages no host runs: tests, proofs, tools of this project.
 var notProduct = []string{
-	"bench", "docs", "examples", "tests", "clients", "internal/lint", "internal/sim", "internal/conform", "internal/certtest", "internal/pagetest", "internal/postgrestest", "internal/wiretest",
+	"bench", "docs", "examples", "tests", "clients", "internal/kubecheck", "internal/lint", "internal/sim", "internal/conform", "internal/certtest", "internal/pagetest", "internal/postgrestest", "internal/wiretest",
 	"journal/journaltest", "internal/specimen", "llm/llmtest", "parse/internal/parsetest", "tools/internal/toolstest", "cmd", "bin",
 }
 
