@@ -81,6 +81,9 @@ func (s *Session) answerByText(ctx context.Context, in *messages.Input) (*Run, e
 }
 
 func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) error {
+	if err := s.rt.cfg.readOnly(); err != nil {
+		return err
+	}
 	if err := s.mayAnswer(ctx, a, word.By); err != nil {
 		return closedError(err)
 	}

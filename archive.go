@@ -42,15 +42,22 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 	if dir == "" {
 		dir = DefaultDir
 	}
-	path := filepath.Join(dir, JournalFile)
-	if _, err := os.Stat(path); err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
+	if err := journalIn(dir); err != nil {
+		return nil, err
 	}
-	store, err := sqlite.Open(sqlite.Options{Path: path, ReadOnly: true})
+	store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(dir, JournalFile), ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	return &Archive{store: store, own: true, dialects: dialects}, nil
+}
+
+// journalIn is ERR_CONFIG where a directory has no journal.
+func journalIn(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
+		return &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
+	}
+	return nil
 }
 
 // NewArchive reads a journal that is open already, such as a shared one. It stays
@@ -61,6 +68,9 @@ func NewArchive(store journal.Store, dialects ...parse.Dialect) *Archive {
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.
 func (rt *Runtime) Archive() *Archive {
+	if rt.cfg.ReadOnly { // what runs is known from the journal alone
+		return &Archive{store: rt.store, dialects: rt.cfg.Dialects, now: rt.cfg.Now}
+	}
 	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, alone: aloneOf(rt.store.Store), now: rt.cfg.Now}
 }
 

@@ -25,6 +25,9 @@ func (rt *Runtime) eraser() *erase.Eraser {
 // Errors: ERR_NOT_FOUND when the session does not exist; ERR_BUSY when work in flight does
 // not end before ctx does. Delete may be called again until it succeeds.
 func (rt *Runtime) Delete(ctx context.Context, name, by string) error {
+	if err := rt.cfg.readOnly(); err != nil {
+		return err
+	}
 	head, err := rt.Archive().Head(ctx, name)
 	if err == nil {
 		err = rt.eraser().Session(ctx, head, by)
@@ -44,6 +47,9 @@ func (rt *Runtime) Delete(ctx context.Context, name, by string) error {
 // as fast as others are erased: revoke the user's tokens first. Not erased are the headers
 // and hashes under the sessions' names, the audit log, the tokens, and backups.
 func (rt *Runtime) EraseUser(ctx context.Context, tenant, user, by string) (names []string, err error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return nil, err
+	}
 	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
 	if err := key.Validate(); err != nil {
 		return nil, err
@@ -59,6 +65,9 @@ func (rt *Runtime) EraseUser(ctx context.Context, tenant, user, by string) (name
 // with a run in flight or a waiting approval. A session that cannot be deleted is logged and
 // tried again by the next call; the error is the journal's, or ctx's.
 func (rt *Runtime) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return 0, err
+	}
 	n, err = rt.eraser().Expire(ctx, before, limit)
 	return n, closedError(err)
 }

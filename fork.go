@@ -51,6 +51,9 @@ func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, new
 }
 
 func (rt *Runtime) fork(ctx context.Context, name string, at fork.Point, newName string) (*Head, error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return nil, err
+	}
 	key, err := messages.ParseSID(newName)
 	if err != nil {
 		return nil, err

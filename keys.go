@@ -25,7 +25,7 @@ func (rt *Runtime) openKeys(ctx context.Context) (*keyring.Ring, error) {
 	switch {
 	case rt.cfg.Keys != nil:
 		return rt.cfg.Keys, nil
-	case rt.cfg.InMemory:
+	case rt.cfg.InMemory, rt.cfg.ReadOnly: // without a key file, keys that sign nothing
 		return keyfile.Generate(rt.cfg.Rand, rt.cfg.Now())
 	}
 	var signed journal.Store // whose keys were in this directory; hosts that share one have their own
@@ -67,6 +67,9 @@ func (rt *Runtime) Keys() *keyring.Ring { return rt.keys }
 // key is erased. retention is the time for which a retired token key still verifies, see
 // Agent.Retention.
 func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) error {
+	if err := rt.cfg.readOnly(); err != nil {
+		return err
+	}
 	rt.keeper.Retain(retention)
 	return rt.keeper.Rotate(ctx)
 }
@@ -75,12 +78,18 @@ func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) erro
 // host or of a lost key file. It returns the ids of the keys that were new. An id that
 // belongs to another key is ERR_CONFIG.
 func (rt *Runtime) TrustKeys(ctx context.Context, set *keyring.Set) (kids []string, err error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return nil, err
+	}
 	return rt.keeper.Trust(ctx, set)
 }
 
 // ExtendKey trusts the signatures of a retired receipt key up to until. Hosts of early
 // versions continued to sign with the old key after another process had rotated it.
 func (rt *Runtime) ExtendKey(ctx context.Context, kid string, until time.Time) error {
+	if err := rt.cfg.readOnly(); err != nil {
+		return err
+	}
 	return rt.keeper.Extend(ctx, kid, until)
 }
 
@@ -88,7 +97,7 @@ func (rt *Runtime) ExtendKey(ctx context.Context, kid string, until time.Time) e
 // erases retired ones.
 func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
-		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"),
+		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, ReadOnly: rt.cfg.ReadOnly, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"),
 	})
 	if err == nil {
 		rt.keeper.Retain((&Agent{Dialect: "aeiou"}).Retention())
@@ -97,7 +106,9 @@ func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 				rt.keeper.Retain(a.Retention())
 			}
 		}
-		rt.keeper.EraseDue(ctx)
+		if !rt.cfg.ReadOnly {
+			rt.keeper.EraseDue(ctx)
+		}
 	}
 	return err
 }

@@ -40,6 +40,9 @@ func (rt *Runtime) Learned(ctx context.Context) error { return rt.learner.Wait(c
 // later inputs alone. Prompts that showed the profile are records of their sessions, and stay
 // until those are erased.
 func (rt *Runtime) ForgetProfile(ctx context.Context, tenant, user string) error {
+	if err := rt.cfg.readOnly(); err != nil {
+		return err
+	}
 	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
 	if err := key.Validate(); err != nil {
 		return err

@@ -32,6 +32,9 @@ func (rt *Runtime) neighbours() (all []*compiler.Definition) {
 // of an agent that is gone wait until it is opened. It is safe for concurrent use. Errors are those
 // of New for an agent.
 func (rt *Runtime) Reload(ctx context.Context, agents []*Agent) (inUse []*Agent, changed []string, err error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return nil, nil, err
+	}
 	rt.reloading.Lock()
 	defer rt.reloading.Unlock()
 	before := *rt.offered.Load()

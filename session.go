@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/internal/simple"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -55,6 +56,9 @@ type Session struct {
 // settled before Open returns or soon after. Errors: ERR_INVALID (name),
 // ERR_CONFIG (agent), ERR_JOURNAL.
 func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Session, error) {
+	if err := rt.cfg.readOnly(); err != nil {
+		return nil, err
+	}
 	key, err := messages.ParseSID(name)
 	if err != nil {
 		return nil, err
@@ -100,6 +104,9 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	if err != nil {
 		return nil, closedError(err)
 	}
+	if rt.cfg.ReadOnly {
+		return rt.shown(ctx, &head)
+	}
 	c := rt.agents.Running(rt.host.Agent(head.SID))
 	if c == nil {
 		if c, err = rt.agents.Of(ctx, &head); err != nil {
@@ -114,6 +121,20 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 		return nil, err
 	}
 	return &Session{rt: rt, agent: c, key: key, sid: head.SID, inc: head.Inc}, nil
+}
+
+// shown is a handle on a session of a journal that is only read, under the agent that it last ran
+// under by name.
+func (rt *Runtime) shown(ctx context.Context, head *Head) (*Session, error) {
+	key, err := messages.ParseSID(head.SID)
+	if err != nil {
+		return nil, err
+	}
+	l, err := rt.Archive().Listing(ctx, *head)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{rt: rt, agent: &compiler.Agent{Manifest: &manifest.Manifest{Name: l.Agent}}, key: key, sid: head.SID, inc: head.Inc}, nil
 }
 
 func noSession(name string) error {
@@ -187,6 +208,9 @@ func traceParent(h string) string {
 // dialect for the text, ERR_CONFLICT for an idempotency key of another input, ERR_JOURNAL. A
 // refused submit changes nothing in the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
+	if err := s.rt.cfg.readOnly(); err != nil {
+		return nil, err
+	}
 	if err := refuseProfile(s.key); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,11 @@ type Config struct {
 	Shared bool
 	// InMemory keeps journal and keys in memory: nothing survives Close.
 	InMemory bool
+	// ReadOnly shows a journal and changes nothing: no session is woken, settled or continued, what
+	// would change one is ERR_DENIED, ReasonReadOnly, and no key file is needed. Dir must have
+	// a journal; a Store may be open for reading alone. What another runtime writes meanwhile is
+	// seen. Agents are passed over.
+	ReadOnly bool
 	// Store replaces the journal's store, for example by one of journal/postgres that several
 	// hosts share. The caller closes it. Keys are still read from Dir.
 	Store journal.Store
@@ -239,6 +244,9 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.ReadOnly {
+		rt.cfg.Agents, cfg.Agents = nil, nil
+	}
 	if rt.keys, err = rt.openKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -255,7 +263,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	}, Changed: rt.toolsChanged, Known: rt.knownTools, Remember: rt.rememberTools})
 	opened = append(opened, rt.pool.Close, rt.held.Close)
 	alone := true
-	if s, ok := store.(attended); ok {
+	if s, ok := store.(attended); ok && !cfg.ReadOnly {
 		if alone, rt.leave, err = s.Attend(cfg.Now()); err != nil {
 			return nil, err
 		}
@@ -286,8 +294,9 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
-		Agent: rt.agents.Find, Relics: rt.agents.Relics, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
-		Boot: wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond}, ModelSessions: cfg.ModelSessions,
+		Agent: rt.agents.Find, Relics: rt.agents.Relics, Alone: alone && !cfg.Boot.Off && !cfg.ReadOnly, Proofs: rt.proofs(),
+		Closed: cfg.readOnly(),
+		Boot:   wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond}, ModelSessions: cfg.ModelSessions,
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	rt.host.Start()
@@ -364,10 +373,15 @@ func (rt *Runtime) openStore() (journal.Store, error) {
 		rt.ownStore = true
 		return memory.New(), nil
 	}
-	if err := files.MakeDir(rt.cfg.Dir); err != nil {
+	open := sqlite.Options{Path: filepath.Join(rt.cfg.Dir, JournalFile), ReadOnly: rt.cfg.ReadOnly}
+	if rt.cfg.ReadOnly {
+		if err := journalIn(rt.cfg.Dir); err != nil {
+			return nil, err
+		}
+	} else if err := files.MakeDir(rt.cfg.Dir); err != nil {
 		return nil, err
 	}
-	store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(rt.cfg.Dir, JournalFile)})
+	store, err := sqlite.Open(open)
 	rt.ownStore = err == nil
 	rt.metrics.JournalFile(filepath.Join(rt.cfg.Dir, JournalFile))
 	return store, err
@@ -423,6 +437,20 @@ type Metrics = telemetry.Metrics
 
 // Metrics returns the runtime's metrics. They are in a registry of their own.
 func (rt *Runtime) Metrics() *Metrics { return rt.metrics }
+
+// ReasonReadOnly means that the runtime shows a journal and changes nothing (Config.ReadOnly).
+const ReasonReadOnly = "READ_ONLY"
+
+// readOnly is why nothing may be asked of a session; nil where everything may.
+func (c *Config) readOnly() error {
+	if !c.ReadOnly {
+		return nil
+	}
+	return &messages.Error{Code: messages.ErrDenied, Reason: ReasonReadOnly, Detail: "the journal is only shown: nothing in it runs or is changed"}
+}
+
+// ReadOnly reports whether Config.ReadOnly was set.
+func (rt *Runtime) ReadOnly() bool { return rt.cfg.ReadOnly }
 
 // Shared reports whether Config.Shared was set.
 func (rt *Runtime) Shared() bool { return rt.cfg.Shared }

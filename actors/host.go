@@ -112,6 +112,8 @@ type Config struct {
 	// Alone says that no other process runs the sessions of the store. Only then the host
 	// wakes sessions that no request asked for.
 	Alone bool
+	// Closed is why no request gets to a session; nil lets them.
+	Closed error
 	// Boot says how what is open is taken up at the start.
 	Boot wake.Boot
 	// Proofs is what sessions that are woken must prove.
@@ -346,6 +348,9 @@ func (h *Host) IngestFeed(ctx context.Context, key messages.SessionKey, agent *A
 }
 
 func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
+	if h.cfg.Closed != nil {
+		return Reply{}, h.cfg.Closed
+	}
 	req.reply = make(chan Reply, 1)
 	req.transit.Request = req
 	select {

@@ -248,10 +248,15 @@ func newTrail(r *http.Request) *trail {
 	return t
 }
 
+// changes reports whether a request is one that changes something.
+func changes(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+}
+
 // audited lists what leaves a line: what changes something, and what takes all of a
 // session away.
 func audited(r *http.Request, pattern string) bool {
-	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions || pattern == "GET /v1/sessions/{id}/export"
+	return changes(r) || pattern == "GET /v1/sessions/{id}/export"
 }
 
 // witness is an answer that tells when its status is decided.

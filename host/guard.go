@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -68,7 +69,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			if !shown(r.Context(), p.tenant) {
 				h.Set("Connection", "close")
 			}
-			err = s.pace(p)
+			if err = s.pace(p); err == nil && s.rt.ReadOnly() && changes(r) {
+				err = &messages.Error{Code: messages.ErrDenied, Reason: stile.ReasonReadOnly, Detail: "this host only shows its journal: nothing in it runs or is changed"}
+			}
 			if err == nil && audited(r, pattern) {
 				err = s.recordable()
 			}

@@ -59,6 +59,8 @@ type Config struct {
 	// Access identifies the bearer of a token. Without it every caller is the local user, and the
 	// door listens on loopback alone.
 	Access access.Authenticator
+	// LocalUser is who every caller is without Access, as tenant:user; "" is local:local.
+	LocalUser string
 	// Certificate has the host speak TLS, 1.2 or later, and HTTP/2 with who can; nil is
 	// plain HTTP.
 	Certificate *Certificate
@@ -135,6 +137,7 @@ type Server struct {
 	ledger     *ledger      // nil where no audit log is kept
 	unrecorded []AuditEntry // what the audit log did not take, oldest first
 
+	local     access.Identity // of callers who need not show a token
 	used      func() memory
 	ring      func(time.Duration, func()) alarm
 	erased    erasures
@@ -166,6 +169,9 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if s.local, err = cfg.localUser(); err != nil {
+		return nil, err
+	}
 	offered, err := newOffer(Offer{Agents: cfg.Agents, MayUse: cfg.MayUse, Limits: cfg.Limits, TenantLimits: cfg.TenantLimits, Hosts: cfg.Hosts, Origins: cfg.Origins, Webhooks: cfg.Webhooks})
 	if err != nil {
 		return nil, err
@@ -192,6 +198,20 @@ func New(cfg Config) (_ *Server, err error) {
 	s.routes(mux)
 	s.handler = s.guard(mux)
 	return s, nil
+}
+
+// localUser is the caller of a host that does not authenticate.
+func (c *Config) localUser() (access.Identity, error) {
+	id := access.Local()
+	if c.LocalUser == "" {
+		return id, nil
+	}
+	tenant, user, _ := strings.Cut(c.LocalUser, ":")
+	if err := (messages.SessionKey{Tenant: tenant, User: user, ID: "x"}).Validate(); err != nil || c.Access != nil {
+		return id, &messages.Error{Code: messages.ErrConfig, Field: "local_user", Detail: "is tenant:user, of a host whose callers show no tokens"}
+	}
+	id.Tenant, id.User = tenant, user
+	return id, nil
 }
 
 // check finds what could not be meant: above all names that no request can have, and
@@ -444,7 +464,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	if err == nil {
+	if err == nil && !s.rt.ReadOnly() {
 		if err = s.rt.Writable(ctx); err != nil {
 			write(w, unwritable(err))
 			return
@@ -476,7 +496,8 @@ type agentView struct {
 }
 
 type agentList struct {
-	Agents []agentView `json:"agents"`
+	Agents   []agentView `json:"agents"`
+	ReadOnly bool        `json:"read_only,omitempty" doc:"the host only shows its journal: requests that would change something are refused"`
 }
 
 // answered is an operation's JSON body.
@@ -487,7 +508,7 @@ type answered[T any] struct {
 func (s *Server) agentRoutes() {
 	route(s, get("list-agents", "/v1/agents", "The agents that new sessions may have", "agents"), func(ctx context.Context, _ *struct{}) (*answered[agentList], error) {
 		var out answered[agentList]
-		out.Body.Agents = []agentView{}
+		out.Body.Agents, out.Body.ReadOnly = []agentView{}, s.rt.ReadOnly()
 		offered := s.offer.Load().agents
 		for _, name := range s.offers(s.principal(ctx).tenant) {
 			m := offered[name].Manifest

@@ -14,8 +14,15 @@ import (
 func (s *Server) keyRoutes() {
 	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
 	keys.Responses = s.jwksOut()
-	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
-		doc, err := s.rt.Keys().JWKS()
+	route(s, keys, func(ctx context.Context, _ *struct{}) (*keysOut, error) {
+		set := s.rt.Keys().Set()
+		if s.rt.ReadOnly() { // those that the journal was signed with
+			var err error
+			if set, err = s.rt.Archive().PublicKeys(ctx); err != nil {
+				return nil, err
+			}
+		}
+		doc, err := set.JWKS()
 		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
 	})
 	rotate := asks(access.Operator, post("rotate-keys", "/v1/keys/rotate", "Replace the keys of the host, with grace for the old ones", http.StatusOK, "keys"))

@@ -77,7 +77,7 @@ func (s *Server) enter(r *http.Request, pattern string) (*http.Request, error) {
 	if scope == public {
 		return r, nil
 	}
-	p := principal{identity: access.Local(), scope: scope}
+	p := principal{identity: s.local, scope: scope}
 	if s.cfg.Access != nil {
 		p.bearer = bearer(r)
 		if p.bearer == "" {

@@ -73,6 +73,8 @@ func (s *Server) runState(ctx context.Context, ses *stile.Session, run int64) (s
 	switch {
 	case err != nil:
 		return "", err
+	case status == stile.StatusInterrupted && s.rt.ReadOnly():
+		return string(status), nil
 	case status == stile.StatusInterrupted:
 		return string(status), ses.Wake(ctx)
 	}

@@ -46,6 +46,7 @@ type KeeperConfig struct {
 	Seen       os.FileInfo
 	Passphrase []byte
 	Store      journal.Store // has the public keys beside the records
+	ReadOnly   bool          // nothing is written there
 	Rand       io.Reader
 	Now        func() time.Time
 	Log        *zap.Logger
@@ -74,8 +75,10 @@ func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
 	if err := k.look(ctx); err != nil {
 		return nil, err
 	}
-	if err := Publish(ctx, cfg.Store, cfg.Ring); err != nil {
-		return nil, err
+	if !cfg.ReadOnly {
+		if err := Publish(ctx, cfg.Store, cfg.Ring); err != nil {
+			return nil, err
+		}
 	}
 	go k.run()
 	return k, nil
@@ -114,7 +117,9 @@ func (k *Keeper) run() {
 		k.failed = false // once more, whatever it was
 		k.mu.Unlock()
 		_ = k.look(ctx) // logged there
-		k.EraseDue(ctx)
+		if !k.cfg.ReadOnly {
+			k.EraseDue(ctx)
+		}
 	}
 }
 

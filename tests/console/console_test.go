@@ -319,7 +319,49 @@ func guarded(t *testing.T, agents ...*stile.Agent) (url string, keys *access.Tok
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Access: keys})
+	return served(t, rt, host.Config{Runtime: rt, Agents: agents, Access: keys}), keys
+}
+
+// resting is the address of a host that only shows a journal, in which one session was spoken with
+// and another waits for an answer.
+func resting(t *testing.T) string {
+	t.Helper()
+	dir, clerk := t.TempDir(), clerk(t)
+	rt, err := stile.New(t.Context(), stile.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, agent := range map[string]*stile.Agent{"spoke": plain("plain", says("Ahoy.")), "waits": clerk} {
+		ses, err := rt.Open(t.Context(), name, agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := ses.Submit(t.Context(), hostileText)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for u, err := range ses.Events(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := u.Record; r != nil && r.Run == run.Ordinal() && (r.Body.Kind() == messages.KindRunEnd || r.Body.Kind() == messages.KindTurnSuspended) {
+				break
+			}
+		}
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rt, err = stile.New(t.Context(), stile.Config{Dir: dir, ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	return served(t, rt, host.Config{Runtime: rt})
+}
+
+// served serves a runtime until the test ends.
+func served(t *testing.T, rt *stile.Runtime, cfg host.Config) string {
+	t.Helper()
+	srv, err := host.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +373,7 @@ func guarded(t *testing.T, agents ...*stile.Agent) (url string, keys *access.Tok
 		defer cancel()
 		_ = rt.Close(end)
 	})
-	return s.URL, keys
+	return s.URL
 }
 
 // The console in a real browser: the flows of a person, what it looks like, and what it holds
@@ -365,7 +407,7 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	setting, err := json.Marshal(map[string]string{
-		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "token": secret, "tokenID": tok.ID, "admin": admin, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
+		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "resting": resting(t), "token": secret, "tokenID": tok.ID, "admin": admin, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
 	})
 	if err != nil {
 		t.Fatal(err)

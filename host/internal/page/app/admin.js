@@ -1,4 +1,6 @@
 // Tokens of the tenant, and what is erased of a person: for who has the scope admin.
+import { Acts, rests } from "./acts.js";
+import { useCell } from "./cell.js";
 import { ago, moment } from "./format.js";
 import { attempt, host, token } from "./host.js";
 import { cls, html, useEffect, useState } from "./html.js";
@@ -65,9 +67,10 @@ function Erase() {
 export function Admin() {
   return html`<main class="pane page" aria-label="Administration">
     <h1>Administration</h1>
-    <h2>Tokens</h2>
+    ${useCell(rests) && html`<p class="quiet">The host only shows this journal: nothing in it is changed.</p>`}
+    <${Acts}><h2>Tokens</h2>
     ${token.get() ? html`<${Tokens} />` : html`<p class="quiet">This host asks for no token.</p>`}
     <h2>Erase a person</h2>
-    <${Erase} />
+    <${Erase} /></${Acts}>
   </main>`;
 }

@@ -1,5 +1,6 @@
 // The console: what a person opens to understand and steer agents. It is a client like any
 // other, over the public API; what comes from the host is put into the page as text.
+import { rests } from "./acts.js";
 import { Admin } from "./admin.js";
 import { useCell } from "./cell.js";
 import { Costs } from "./costs.js";
@@ -57,6 +58,7 @@ function Bar({ theme, turn, help }) {
     <a class="mark" href="#/">stile</a>
     <nav aria-label="Pages"><a href="#/" aria-current=${current("sessions")}>Sessions</a><a href="#/inbox" aria-current=${current("inbox")} title="Calls that wait for an answer (a)">Inbox${waits?.calls.length > 0 && html`<span class="count">${waits.calls.length}${waits.more ? "+" : ""}</span>`}</a><a href="#/costs" aria-current=${current("costs")} title="Tokens and money (c)">Costs</a><a href="#/health" aria-current=${current("health")} title="Charts of the host (h)">Health</a><a href="#/admin" aria-current=${current("admin")} title="Tokens, and erasure">Admin</a></nav>
     <span class="space"></span>
+    ${useCell(rests) && html`<span class="tag" id="rests" title="The host only shows this journal: nothing in it runs or is changed">only shown</span>`}
     <button class="plain small" onClick=${turn} title="Light or dark">${theme}</button>
     <button class="plain small" onClick=${help} title="Keys (?)">Keys</button>
   </header>`;
@@ -81,7 +83,9 @@ function App() {
 
 async function start() {
   try {
-    agents.set(await api.agents());
+    const { list: all, resting } = await api.agents();
+    rests.set(resting);
+    agents.set(all);
     if (!wanted.get()) await Promise.all([list(), look()]);
   } catch (err) {
     failed(err);

@@ -1,5 +1,6 @@
 // Calls that wait for a person: shown whole, with nothing hidden, and answered under the digest
 // of what was shown.
+import { Acts } from "./acts.js";
 import { pretty } from "./format.js";
 import { attempt, host } from "./host.js";
 import { html, useState } from "./html.js";
@@ -23,10 +24,10 @@ export function Approval({ session, call, done, title = "h3" }) {
       <dt>digest</dt><dd class="mono">${call.digest}</dd>
       ${call.expires && html`<dt>until</dt><dd>${new Date(Date.parse(call.expires)).toLocaleString("en-GB")}</dd>`}
     </dl>
-    <div class="row">
+    <${Acts}><div class="row">
       <button class="primary" disabled=${busy} onClick=${() => answer(true)}>Allow</button>
       <button class="danger" disabled=${busy} onClick=${() => answer(false)}>Deny</button>
       <input aria-label="Reason" maxlength="1024" placeholder="Reason of a refusal, for the model" value=${reason} onInput=${(e) => say(e.target.value)} />
-    </div>
+    </div></${Acts}>
   </section>`;
 }

@@ -1,5 +1,6 @@
 // What a session works with: the sessions of its agents as a tree, its feeds, and the values
 // that it keeps, as they change.
+import { Acts } from "./acts.js";
 import { ago, moment, pretty } from "./format.js";
 import { api, failed } from "./host.js";
 import { cls, html, useEffect, useState } from "./html.js";
@@ -103,7 +104,7 @@ export function Context({ live }) {
       ${about.parent && html`<p class="quiet">It works for <a class="link" href=${"#/s/" + encodeURIComponent(nameOf(about.parent.sid))}>${nameOf(about.parent.sid)}</a>, turn ${about.parent.turn}.</p>`}
       ${children.length ? html`<${Tree} list=${children} depth=${0} />` : html`<p class="quiet">It has asked no other agent.</p>`}
     </section>
-    <section><h2>Feeds</h2><${Feeds} id=${live.id} /></section>
+    <${Acts}><section><h2>Feeds</h2><${Feeds} id=${live.id} /></section></${Acts}>
     <section><h2>Values</h2><${Values} story=${live.story} /></section>
   </div>`;
 }

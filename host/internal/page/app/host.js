@@ -61,7 +61,10 @@ const query = (o) => {
 
 /** Requests of the public API that the client has no method of its own for. */
 export const api = {
-  agents: (o) => host.agents(o),
+  agents: async (o) => {
+    const all = await host.call("GET", "/agents", o);
+    return { list: all.agents, resting: all.read_only === true };
+  },
   sessions: (filter, o) => host.call("GET", "/sessions" + query(filter), o),
   session: (id, o) => host.session(id).call("GET", "", o),
   records: (id, filter, o) => host.session(id).call("GET", "/records" + query(filter), o),

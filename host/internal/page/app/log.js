@@ -1,4 +1,5 @@
 // All records of a session, one a line.
+import { Acts } from "./acts.js";
 import { api, attempt, host, save } from "./host.js";
 import { cls, html, useCallback, useState } from "./html.js";
 import { plainly } from "./plain.js";
@@ -48,7 +49,7 @@ export function Records({ live, at }) {
       ${live.next > 0 && html`<button class="small" onClick=${() => live.earlier()}>Earlier</button>`}
       <button class="small" onClick=${() => attempt(() => save(live.id))}>Export</button>
       <button class="small" onClick=${verify} title="Hashes, chain and receipts of the session, checked in this browser">Verify</button>
-      <${Sure} what="Delete" sure="Erase what it said?" act=${remove} /></div>
+      <${Acts}><${Sure} what="Delete" sure="Erase what it said?" act=${remove} /></${Acts}></div>
     ${proof && html`<p class=${cls("proof", proof.ok ? "good" : "bad")} role="status">${proof.text}</p>`}
     <${Virtual} items=${rows} height=${30} label="Records" onEnd=${end} selected=${rows.findIndex((x) => x.id === at.record)}
       row=${({ r }) => html`<button class="record" aria-pressed=${r.seq === at.record} onClick=${() => go({ record: r.seq })}><span class="num quiet">${r.seq}</span><span class="time num quiet">${r.ts.slice(11, 23)}</span><b>${r.type}</b><span class="what">${plainly(lineOf(r).replace(/\s+/g, " ").slice(0, 300))}</span>${r.sig ? html`<span class="signed" title="signed">✓</span>` : ""}</button>`} />

@@ -1,4 +1,5 @@
 // A session: its head, its views, the questions that wait in it, and the field to speak to it.
+import { Acts, rests } from "./acts.js";
 import { Approval } from "./approvals.js";
 import { useCell } from "./cell.js";
 import { Compare } from "./compare.js";
@@ -52,6 +53,7 @@ function Title({ live }) {
     await live.refresh();
     freshen();
   };
+  if (useCell(rests)) return html`<h1 id="name">${view?.title || live.id}</h1>`;
   if (edit) return html`<form class="title" onSubmit=${save}><input name="title" aria-label="Title" maxlength="200" value=${view.title ?? ""} onKeyDown=${(e) => e.key === "Escape" && set(false)} ref=${(e) => e?.focus()} /><button class="small">Save</button></form>`;
   return html`<h1 id="name"><button class="quietly" title="Give a title" onClick=${() => set(true)}>${view?.title || live.id}</button></h1>`;
 }
@@ -81,7 +83,7 @@ function Head({ live }) {
       <${From} about=${live.story.about} id=${live.id} />
     </div>
     <div class="acts">
-      ${busy && html`<button id="cancel" class="danger small" onClick=${() => cancel(live)} title="Cancel the run (.)">Cancel</button>`}
+      <${Acts}>${busy && html`<button id="cancel" class="danger small" onClick=${() => cancel(live)} title="Cancel the run (.)">Cancel</button>`}</${Acts}>
       <button class="small" aria-pressed=${inside} onClick=${() => internals.set(!inside)} title="Thoughts and other internals (i)">Internals</button>
     </div>
     <nav class="tabs" aria-label="Views">${tabs.map(([tab, name], i) => html`<a href=${`#/s/${encodeURIComponent(live.id)}${tab === "talk" ? "" : "/" + tab}`} aria-current=${at.tab === tab ? "page" : undefined} title=${`${name} (${i + 1})`}>${name}</a>`)}</nav>
@@ -150,7 +152,7 @@ export function Session({ id }) {
       <div class="view">
         <${View} key=${at.tab} live=${live} at=${at} />
         ${live.approvals.length > 0 && html`<div class="approvals" aria-live="polite">${live.approvals.map((a) => html`<${Approval} key=${a.id + a.digest} session=${id} call=${a} done=${() => live.refresh()} />`)}</div>`}
-        ${at.tab === "talk" && html`<${Say} live=${live} />`}
+        ${at.tab === "talk" && html`<${Acts}><${Say} live=${live} /></${Acts}>`}
       </div>
       ${at.record > 0 && html`<${Inspect} live=${live} at=${at} />`}
     </div>

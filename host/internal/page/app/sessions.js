@@ -1,5 +1,6 @@
 // The list of sessions: the one that changed last first, searched and filtered by the host,
 // page by page as it is scrolled, and alive.
+import { Acts, rests } from "./acts.js";
 import { cell, useCell } from "./cell.js";
 import { ago } from "./format.js";
 import { api, attempt, failed, host, token, wanted } from "./host.js";
@@ -83,7 +84,7 @@ function Row({ s, current }) {
     <span class="line"><b>${what}</b><time dateTime=${s.updated}>${ago(s.updated)}</time></span>
     <span class="line quiet">
       <span class=${cls("state", s.state, s.decision === "HALT" && s.state === "idle" && "halt")}>${stateWord(s)}</span>
-      <span class="agent">${s.agent}${s.agent_known ? "" : " (gone)"}</span>
+      <span class="agent">${s.agent}${s.agent_known || rests.get() ? "" : " (gone)"}</span>
       ${(s.tags ?? []).map((t) => html`<span class="tag">${t}</span>`)}
       ${s.title && html`<span class="id">${s.id}</span>`}
     </span>
@@ -154,10 +155,10 @@ export function Sessions() {
     ${!at.id && html`<h1 class="unseen">Sessions</h1>`}
     <div class="tools">
       <input id="search" type="search" placeholder="Search titles, or #tag" aria-label="Search" maxlength="128" onInput=${search} onKeyDown=${openId} autocomplete="off" />
-      <button class="primary small" id="new" onClick=${() => begin(!beginning)} aria-expanded=${beginning} title="Begin a session (n)">New</button>
+      <${Acts}><button class="primary small" id="new" onClick=${() => begin(!beginning)} aria-expanded=${beginning} title="Begin a session (n)">New</button></${Acts}>
     </div>
     <div class="filters">
-      <${Choice} name="agent" label="Agent" values=${all.map((a) => [a.name, a.name])} />
+      <${Choice} name="agent" label="Agent" values=${[...new Set([...all.map((a) => a.name), ...items.map((s) => s.agent ?? "")])].filter(Boolean).sort().map((n) => [n, n])} />
       <${Choice} name="state" label="State" values=${[["running", "running"], ["suspended", "waiting"], ["idle", "idle"], ["interrupted", "interrupted"]]} />
       <${Choice} name="decision" label="Decision" values=${[["DONE", "done"], ["HALT", "halt"], ["ABORT", "abort"]]} />
     </div>

@@ -1,5 +1,6 @@
 // The conversation as a person reads it: what was said, what was done, why it stopped. Thoughts
 // and other internals are there when they are asked for.
+import { Acts } from "./acts.js";
 import { cell, useCell } from "./cell.js";
 import { brief, money, pretty, span } from "./format.js";
 import { cls, Component, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
@@ -53,7 +54,7 @@ function Foot({ t, id }) {
     <span>${t.code || t.decision.toLowerCase()}</span>
     <button class="link" onClick=${() => go({ record: t.endSeq || t.seq })}>record</button>
     ${t.requests.length > 0 && html`<a class="link" href=${`#/s/${encodeURIComponent(id)}/prompt?turn=${t.n}`}>prompt</a>`}
-    ${t.ended && html`<button class="link" onClick=${() => fork(id, t.n)}>fork here</button>`}
+    ${t.ended && html`<${Acts}><button class="link" onClick=${() => fork(id, t.n)}>fork here</button></${Acts}>`}
   </div>`;
 }
 
@@ -68,7 +69,7 @@ function Asked({ item, turn, id }) {
   const box = useRef(null);
   if (!edit) {
     return html`<div class="user" data-kind="user">${item.text}</div>
-      ${turn > 0 && item.message && html`<button class="link edit" onClick=${() => set(true)} title="Say it otherwise in a copy of the session, which begins in front of it">Edit and run again</button>`}`;
+      ${turn > 0 && item.message && html`<${Acts}><button class="link edit" onClick=${() => set(true)} title="Say it otherwise in a copy of the session, which begins in front of it">Edit and run again</button></${Acts}>`}`;
   }
   const run = async (e) => {
     e.preventDefault();
@@ -135,7 +136,7 @@ function RunFoot({ run, id }) {
     ${sum.input + sum.output > 0 && html`<span>${brief(sum.input)} → ${brief(sum.output)} tokens</span>`}
     ${sum.cost > 0 && html`<span>${money(sum.cost)}</span>`}
     ${run.decision === "DONE" && html`<span class="done">done</span>`}
-    ${run.turns.length > 0 && html`<button class="link" onClick=${() => fork(id, run.turns.at(-1).n)} title="A copy of the session that ends here">Fork here</button>`}
+    ${run.turns.length > 0 && html`<${Acts}><button class="link" onClick=${() => fork(id, run.turns.at(-1).n)} title="A copy of the session that ends here">Fork here</button></${Acts}>`}
   </div>`;
 }
 
