@@ -85,7 +85,7 @@ func TestDescription(t *testing.T) {
 		"GET /v1/approvals", "GET /v1/sessions/{id}/records", "GET /v1/usage", "GET /v1/health", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
 		"POST /v1/chat/completions", "POST /v1/responses", "GET /v1/models", "GET /v1/models/{model}", "GET /mcp", "POST /mcp", "DELETE /mcp", "GET /healthz", "GET /readyz", "GET /metrics",
 		"GET /.well-known/oauth-protected-resource", "GET /.well-known/oauth-protected-resource/mcp",
-		"POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}",
+		"POST /v1/tokens", "GET /v1/tokens", "POST /v1/tokens/{token}/rotate", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}",
 		"GET /v1/webhooks", "GET /v1/webhooks/dead", "POST /v1/webhooks/dead/{letter}/retry", "DELETE /v1/webhooks/dead/{letter}",
 	}
 	slices.Sort(all)

@@ -22,6 +22,9 @@ import (
 // tokenLife is how long a token is good for unless something else is said, in seconds.
 const tokenLife = 90 * 24 * 60 * 60
 
+// tokenGrace is how long a token that was replaced stays good unless something else is said.
+const tokenGrace = 24 * time.Hour
+
 // tokenSpec is the wish for a token.
 type tokenSpec struct {
 	User    string   `json:"user,omitempty" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; the caller when it is left out, another one needs the scope users"`
@@ -47,6 +50,17 @@ type tokenView struct {
 type madeToken struct {
 	tokenView
 	Secret string `json:"secret" doc:"what its holder shows; it is told this once"`
+}
+
+// rotation is the wish for a token in the place of another one.
+type rotation struct {
+	Grace   *int64 `json:"grace_s,omitempty" minimum:"0" maximum:"3153600000" doc:"how long the old one stays good at most; 0 revokes it, and nothing is a day"`
+	Seconds *int64 `json:"expires_in_s,omitempty" minimum:"0" maximum:"3153600000" doc:"how long the new one is good; 0 is for ever, and nothing as long as the old one was"`
+}
+
+type rotatedToken struct {
+	Token madeToken `json:"token"`
+	Old   tokenView `json:"old" doc:"the one that it replaces"`
 }
 
 type revokedTokens struct {
@@ -80,6 +94,42 @@ func (s *Server) tokenRoutes() {
 			}
 			trailOf(ctx).noting("token " + tok.ID + " " + tok.Grant())
 			return &answered[madeToken]{Body: madeToken{tokenView: viewOfToken(&tok), Secret: secret}}, nil
+		})
+	type rotateIn struct {
+		Token string `path:"token" maxLength:"64" doc:"the id"`
+		Body  rotation
+	}
+	route(s, asks(access.Admin, post("rotate-token", "/v1/tokens/{token}/rotate", "Make a token in the place of another one, which stays good for a while", http.StatusCreated, "tokens")),
+		func(ctx context.Context, in *rotateIn) (*answered[rotatedToken], error) {
+			kept, err := s.kept()
+			if err != nil {
+				return nil, err
+			}
+			p := s.principal(ctx)
+			r := access.Rotation{ID: in.Token, Tenant: p.tenant, Maker: p.identity.Token, Grace: tokenGrace, May: func(old access.Token) error {
+				spec := tokenSpec{User: old.User}
+				for _, scope := range old.Scopes {
+					spec.Scopes = append(spec.Scopes, string(scope))
+				}
+				_, err := s.wish(ctx, &spec)
+				return err
+			}}
+			if in.Body.Grace != nil {
+				r.Grace = time.Duration(*in.Body.Grace) * time.Second
+			}
+			if in.Body.Seconds != nil {
+				life := time.Duration(*in.Body.Seconds) * time.Second
+				r.Life = &life
+			}
+			secret, tok, old, err := kept.Rotate(r)
+			if full := (*messages.Error)(nil); errors.As(err, &full) && full.Reason == access.ReasonTokens {
+				return nil, tooMuch(http.StatusTooManyRequests, full.Code, full.Reason, full.Detail, time.Minute)
+			}
+			if err != nil {
+				return nil, err
+			}
+			trailOf(ctx).noting("token " + tok.ID + " " + tok.Grant() + ", for " + old.ID)
+			return &answered[rotatedToken]{Body: rotatedToken{Token: madeToken{tokenView: viewOfToken(&tok), Secret: secret}, Old: viewOfToken(&old)}}, nil
 		})
 	type listIn struct {
 		After string `query:"after" maxLength:"64" doc:"the last id of the page before"`

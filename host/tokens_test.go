@@ -97,6 +97,40 @@ func TestTokensOverHTTP(t *testing.T) {
 	}
 }
 
+// A token is replaced by one that may do the same, and stays good for a while; none is by a caller that may not
+// make it.
+func TestTokensRotateOverHTTP(t *testing.T) {
+	k := newTokens(t)
+	d := serve(t, host.Config{Access: k}, agentOf("talker", speaks(nil, always())))
+	admin, adminID := k.make("acme", "ann", "admin")
+	_, operator := k.make("acme", "ann", "operator")
+	_, bob := k.make("acme", "bob", "read")
+	_, eve := k.make("globex", "eve", "admin")
+	var tok kept
+	d.call(201, &tok, "POST", "/v1/tokens", `{"scopes": ["read"], "note": "the shop"}`, auth(admin)...)
+	var answer struct{ Token, Old kept }
+	d.call(201, &answer, "POST", "/v1/tokens/"+tok.ID+"/rotate", `{}`, auth(admin)...)
+	out, old := answer.Token, answer.Old
+	if out.ID == tok.ID || out.User != "ann" || out.Note != "the shop" || out.Maker != adminID || !slices.Equal(out.Scopes, tok.Scopes) || old.ID != tok.ID || old.State != "good" || old.Expires >= tok.Expires {
+		t.Errorf("%+v", answer)
+	}
+	for _, secret := range []string{tok.Secret, out.Secret} {
+		d.call(200, nil, "GET", "/v1/agents", "", auth(secret)...)
+	}
+	var again struct{ Old kept }
+	d.call(201, &again, "POST", "/v1/tokens/"+out.ID+"/rotate", `{"grace_s": 0, "expires_in_s": 0}`, auth(admin)...)
+	if p := d.refused(401, messages.ErrDenied, "GET", "/v1/agents", "", auth(out.Secret)...); p.Reason != access.ReasonRevoked || again.Old.State != "revoked" {
+		t.Errorf("%+v %+v", p, again)
+	}
+	d.refused(409, messages.ErrConflict, "POST", "/v1/tokens/"+out.ID+"/rotate", `{}`, auth(admin)...)
+	for _, id := range []string{operator, bob} { // scopes and users that the admin does not have
+		d.refused(403, messages.ErrDenied, "POST", "/v1/tokens/"+id+"/rotate", `{}`, auth(admin)...)
+	}
+	for _, id := range []string{eve, "nobody"} {
+		d.refused(404, messages.ErrNotFound, "POST", "/v1/tokens/"+id+"/rotate", `{}`, auth(admin)...)
+	}
+}
+
 // A revocation takes what a token made along if it is asked to, and tells what stays
 // good if it is not. Another tenant's stays, whatever its maker.
 func TestTokensWithWhatTheyMade(t *testing.T) {

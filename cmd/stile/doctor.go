@@ -19,6 +19,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/internal/confine"
+	hooking "github.com/seed14be6753/stile/internal/webhook"
 )
 
 // finding is what doctor says of one thing.
@@ -98,7 +99,7 @@ func (a *app) doctor(ctx context.Context, config string, manifests []string, asJ
 	a.dir, a.journal, a.passphraseFile = s.Dir, s.Journal, s.PassphraseFile
 	var all []finding
 	for _, look := range []func(context.Context, *settings) []finding{
-		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookCertificate, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookSetup, a.lookClock, a.lookFiles,
+		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookWebhooks, a.lookCertificate, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookSetup, a.lookClock, a.lookFiles,
 	} {
 		all = append(all, look(ctx, &s)...)
 	}
@@ -296,9 +297,41 @@ func (a *app) lookTokens(_ context.Context, s *settings) []finding {
 	case good == 0 && s.OIDC.Issuer == "":
 		return found("access", isWarn, "%s: no caller can ask", text)
 	case soon > 0:
-		return found("access", isWarn, "%s, %d of them for a week at most", text, soon)
+		return found("access", isWarn, "%s, %d of them for a week at most: stile tokens rotate", text, soon)
 	}
 	return found("access", isOK, "%s", text)
+}
+
+// lookWebhooks checks webhooks: their secrets, that their addresses are such as are asked, and what could not be
+// delivered.
+func (a *app) lookWebhooks(ctx context.Context, s *settings) (all []finding) {
+	hooks, err := hooksOf(s, a.env)
+	if err != nil {
+		return found("webhooks", isFail, "%v", err)
+	}
+	_, dead, err := hooking.Left(filepath.Join(s.Dir, webhookFile))
+	if err != nil {
+		all = found("webhooks", isFail, "%v", err)
+	}
+	for _, h := range hooks {
+		name := "webhook " + h.Name
+		if err := hooking.Check([]hooking.Hook{hooking.Hook(h)}); err != nil {
+			all = append(all, finding{name, isFail, err.Error()})
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := hooking.Reach(ctx, hooking.Hook(h))
+		cancel()
+		switch n := dead[h.Name]; {
+		case err != nil:
+			all = append(all, finding{name, isFail, "nothing is sent to its address: " + err.Error() + "; networks lists private ones"})
+		case n > 0:
+			all = append(all, finding{name, isWarn, count(int64(n), "event") + " could not be delivered: stile webhooks dead"})
+		default:
+			all = append(all, finding{name, isOK, "its secret and its address are good"})
+		}
+	}
+	return all
 }
 
 func (a *app) lookCertificate(_ context.Context, s *settings) []finding {

@@ -29,6 +29,30 @@ func findings(t *testing.T, status int, c call) map[string]finding {
 }
 
 // Doctor finds nothing to fail in a fresh directory, and names what is wrong in others.
+// Doctor says of a webhook that its secret is missing, that its address is not asked, and what it was not told.
+func TestDoctorWebhooks(t *testing.T) {
+	dir := t.TempDir()
+	secret := "whsec_" + strings.Repeat("YWFh", 12)
+	config := write(t, t.TempDir(), "stile.yaml", "dir: "+dir+`
+webhooks:
+  ci: {url: "https://1.1.1.1/hook", secret_env: HOOK}
+  inside: {url: "https://127.0.0.1/hook", secret_env: HOOK}
+  listed: {url: "http://127.0.0.1/hook", networks: [127.0.0.1], secret_env: HOOK}
+`)
+	write(t, dir, "webhooks.json", `{"format": 1, "dead": [{"hook": "listed"}]}`)
+	env := map[string]string{"HOOK": secret}
+	all := findings(t, 1, call{args: []string{example("plain/agent.yaml"), "--config", config}, env: env})
+	for name, want := range map[string][2]string{"ci": {isOK, "good"}, "inside": {isFail, "networks"}, "listed": {isWarn, "1 event could not be delivered"}} {
+		if f := all["webhook "+name]; f.State != want[0] || !strings.Contains(f.Detail, want[1]) || strings.Contains(f.Detail, secret) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	all = findings(t, 1, call{args: []string{example("plain/agent.yaml"), "--config", config}})
+	if f := all["webhooks"]; f.State != isFail || !strings.Contains(f.Detail, "HOOK") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestDoctor(t *testing.T) {
 	dir := t.TempDir()
 	free := func() string {

@@ -32,6 +32,7 @@ type evalOptions struct {
 	of               string
 	json, junit      string
 	thresholds       []string
+	quiet            bool
 }
 
 // Bounds of the flags of eval.
@@ -83,6 +84,7 @@ or that attempts were not run.`,
 	flags.StringVar(&o.of, "of", "", "of --from-journal: only sessions of the agent of this name")
 	flags.StringVar(&o.json, "json", "", "write the report as JSON to this file, or - for standard output")
 	flags.StringVar(&o.junit, "junit", "", "write the report as JUnit's XML to this file, or - for standard output")
+	quietly(cmd, &o.quiet)
 	flags.StringArrayVar(&o.thresholds, "threshold", nil, "what must hold, such as pass>=0.95, tokens<=2000, cost_micro_usd<=500000, p50<=800ms, p90<=2s, refused<=0")
 	return cmd
 }
@@ -377,7 +379,7 @@ func (e *evaluation) ended(i int, a eval.Attempt) {
 
 // line draws the live line in place; only a terminal has one.
 func (e *evaluation) line(text string) {
-	if !e.outTerminal || e.size == nil || e.env("TERM") == "dumb" {
+	if e.opts.quiet || !e.outTerminal || e.size == nil || e.env("TERM") == "dumb" {
 		return
 	}
 	columns, _ := e.size()

@@ -161,4 +161,8 @@ func TestEvalLive(t *testing.T) {
 		t.Errorf("status %d: %s", got, out.String())
 	}
 	holds(t, out.String(), "\r\x1b[K1 of 4 done, 1 passed", "\r\x1b[K4 of 4 done, 4 passed", "\r\x1b[Kevaluation ")
+	out.Reset()
+	if got := execute(t.Context(), append(args, "--quiet"), on); got != 0 || strings.Contains(out.String(), "\r") {
+		t.Errorf("status %d: %q", got, out.String())
+	}
 }

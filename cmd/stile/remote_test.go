@@ -184,11 +184,20 @@ func TestTokensAtHost(t *testing.T) {
 		}
 		ids = append(ids, tok.ID)
 	}
+	third := strings.TrimSpace(must(t, at("create", "--note", "to be rotated", "--scope", "read")...))
+	id, _, _ := strings.Cut(strings.TrimPrefix(third, "stile_"), "_")
+	next := stileDo(t, at("rotate", id, "--grace", "0", "--expires", "0")...)
+	if again := strings.TrimSpace(next.out); next.status != 0 || !strings.HasPrefix(again, "stile_") || !strings.Contains(next.err, id+", which it replaces, is revoked") || !strings.Contains(next.err, "for ever") {
+		t.Errorf("%+v", next)
+	} else if status, text := ask(t, "GET", url+"/v1/agents", again, ""); status != 200 {
+		t.Error(text)
+	}
 	for _, c := range []struct {
 		args   []string
 		status int
 		want   string
 	}{
+		{at("rotate", id, "--grace", "-1s"), 2, "grace"},
 		{at("create", "--tenant", "globex"), 2, "tenant"},
 		{at("create", "--user", "bob"), 1, "ERR_DENIED/SCOPE"},
 		{at("revoke", "nobody"), 2, "there is no token"},
@@ -200,7 +209,7 @@ func TestTokensAtHost(t *testing.T) {
 		}
 	}
 	a := stileDo(t, "tokens", "revoke", ids[0], "--dir", dir)
-	if a.status != 0 || !strings.Contains(a.err, "it made "+ids[1]+", still good") {
+	if a.status != 0 || !strings.Contains(a.err, "it made "+ids[1]+", ") || !strings.Contains(a.err, ", still good") {
 		t.Errorf("%+v", a)
 	}
 	second := write(t, t.TempDir(), "token", made)

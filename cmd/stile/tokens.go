@@ -84,7 +84,7 @@ func (a *app) access(s *settings) (access.Authenticator, error) {
 func (a *app) tokensCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokens",
-		Short: "Make, list and revoke the tokens of callers",
+		Short: "Make, list, rotate and revoke the tokens of callers",
 		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
 shown once, when it is made; what is kept in the data directory does not give it away.
 A running host takes changes up at once. The directory is that of the settings of stile
@@ -101,12 +101,13 @@ the tenant of the admin whose token is shown. The scopes:
   operator  what all tenants share: settings read again, keys rotated`,
 		Example: `  stile tokens create --tenant acme --user ann --scope read,submit
   stile tokens list
+  stile tokens rotate 5f3a0c9be214
   stile tokens revoke 5f3a0c9be214
   stile tokens list --host https://stile.example.com --token-file admin.token`,
 		Args: known,
 		RunE: group,
 	}
-	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand())
+	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRotateCommand(), a.tokensRevokeCommand())
 	return cmd
 }
 
@@ -344,6 +345,92 @@ func (a *app) tokensList(all []tokenJSON, asJSON bool) error {
 			harmless(tok.ID), harmless(tok.Tenant), harmless(tok.User), harmless(scopesText(tok.Scopes)), harmless(tok.State), until, cmp.Or(harmless(tok.Maker), "-"), harmless(tok.Note))
 	}
 	return w.Flush()
+}
+
+// defaultGrace is how long a token that was rotated stays good unless something else is said.
+const defaultTokenGrace = 24 * time.Hour
+
+func (a *app) tokensRotateCommand() *cobra.Command {
+	var life time.Duration
+	grace := defaultTokenGrace
+	var at remoteFlags
+	cmd := &cobra.Command{
+		Use:   "rotate ID",
+		Short: "Make a token in the place of another one, and show it this once",
+		Long: `Makes a token with tenant, user, scopes and note of another one and prints it, alone, to
+standard output. The old one stays good for --grace, so that its holder can go over; with
+--grace 0 it is revoked. The new one is good for as long as the old one was, unless --expires
+says otherwise. It does not count as made by the old one.`,
+		Example: `  stile tokens rotate 5f3a0c9be214 > ann.token
+  stile tokens rotate 5f3a0c9be214 --grace 1h --host https://stile.example.com --token-file admin.token > ann.token`,
+		Args: cobra.ExactArgs(1),
+	}
+	negative := func() error {
+		switch {
+		case grace < 0:
+			return configError("grace", "is not negative")
+		case life < 0:
+			return configError("expires", "is not negative")
+		}
+		return nil
+	}
+	a.ofHost(cmd, func(_ context.Context, s *settings, args []string) error {
+		if err := negative(); err != nil {
+			return err
+		}
+		toks, err := a.tokens()
+		if err != nil {
+			return err
+		}
+		r := access.Rotation{ID: args[0], Grace: grace}
+		if cmd.Flags().Changed("expires") {
+			r.Life = &life
+		}
+		secret, tok, old, err := toks.Rotate(r)
+		if err != nil {
+			return err
+		}
+		if err := a.tokenAudit(s, "rotate-token", tok, tok.Grant()+", for "+old.ID); err != nil {
+			// No person has seen it: it must not stay good unrecorded.
+			_, _, undo := toks.Revoke(access.Revocation{ID: tok.ID})
+			return errors.Join(err, undo)
+		}
+		line, was := jsonOf(&tok), jsonOf(&old)
+		return a.tokenRotated(&line, &was, secret)
+	})
+	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, args []string) error {
+		if err := negative(); err != nil {
+			return err
+		}
+		ask := map[string]int64{"grace_s": int64(grace / time.Second)}
+		if cmd.Flags().Changed("expires") {
+			ask["expires_in_s"] = int64(life / time.Second)
+		}
+		var made struct {
+			Token struct {
+				tokenJSON
+				Secret string `json:"secret"`
+			} `json:"token"`
+			Old tokenJSON `json:"old"`
+		}
+		if err := r.call(ctx, http.MethodPost, "/v1/tokens/"+url.PathEscape(args[0])+"/rotate", ask, &made); err != nil {
+			return err
+		}
+		return a.tokenRotated(&made.Token.tokenJSON, &made.Old, made.Token.Secret)
+	})
+	cmd.Flags().DurationVar(&life, "expires", 0, "how long the new one is good for, 0 being for ever (default as long as the old one was)")
+	cmd.Flags().DurationVar(&grace, "grace", grace, "how long the old one stays good, at most; 0 revokes it")
+	return cmd
+}
+
+// tokenRotated shows a token this once, and what became of the one that it replaces.
+func (a *app) tokenRotated(tok, old *tokenJSON, secret string) error {
+	until := "is revoked"
+	if old.Revoked == nil && old.Expires != nil {
+		until = "is good until " + old.Expires.Format(time.RFC3339)
+	}
+	fmt.Fprintf(a.err, "stile: token %s, which it replaces, %s\n", harmless(old.ID), until)
+	return a.tokenMade(tok, secret)
 }
 
 func (a *app) tokensRevokeCommand() *cobra.Command {

@@ -29,18 +29,25 @@ func TestTokens(t *testing.T) {
 	if err := json.Unmarshal([]byte(strings.Split(must(t, "tokens", "list", "--dir", dir, "--json"), "\n")[0]), &first); err != nil || first.Tenant != "acme" || first.State != "good" {
 		t.Fatalf("%+v, %v", first, err)
 	}
+	next := stileDo(t, "tokens", "rotate", first.ID, "--dir", dir)
+	if again := strings.TrimSpace(next.out); next.status != 0 || !strings.HasPrefix(again, "stile_") || again == secret || strings.Contains(next.err, again) {
+		t.Fatalf("%+v", next)
+	}
+	holds(t, next.err, first.ID, "which it replaces, is good until", "acme:ann, read,submit, until")
 	holds(t, must(t, "tokens", "revoke", first.ID, "--dir", dir), first.ID, "acme:ann", "revoked")
 	holds(t, must(t, "tokens", "list", "--dir", dir), "revoked", "good")
 	audit, err := os.ReadFile(filepath.Join(dir, "audit.jsonl"))
 	if err != nil || strings.Contains(string(audit), secret) {
 		t.Errorf("%s, %v", audit, err)
 	}
-	holds(t, string(audit), `"tenant":"acme"`, `"action":"create-token"`, "read,submit", `"action":"create-token"`, "metrics", `"action":"revoke-token"`, first.ID)
+	holds(t, string(audit), `"tenant":"acme"`, `"action":"create-token"`, "read,submit", `"action":"create-token"`, "metrics", `"action":"rotate-token"`, "for "+first.ID, `"action":"revoke-token"`, first.ID)
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"tokens", "revoke", "nobody", "--dir", dir}, "no token"},
+		{[]string{"tokens", "rotate", "nobody", "--dir", dir}, "no token"},
+		{[]string{"tokens", "rotate", first.ID, "--dir", dir, "--grace", "-1h"}, "grace"},
 		{[]string{"tokens", "create", "--dir", dir, "--scope", "root"}, "no scope"},
 		{[]string{"tokens", "create", "--dir", dir, "--tenant", "a:b"}, "tenant"},
 		{[]string{"tokens", "create", "--dir", dir, "--expires", "-1h"}, "expires"},

@@ -315,17 +315,11 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 	if !w.Expires.IsZero() && !w.Expires.After(now) {
 		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "expires", Detail: "is not to come"}
 	}
-	raw := make([]byte, idBytes+secretBytes)
-	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
-		return "", tok, &messages.Error{Code: messages.ErrConfig, Detail: "no randomness", Cause: err}
+	secret, tok, err = fresh()
+	if err != nil {
+		return "", tok, err
 	}
-	id := hex.EncodeToString(raw[:idBytes])
-	secret = Prefix + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:])
-	sum := sha256.Sum256([]byte(secret))
-	tok = Token{
-		ID: id, Hash: hex.EncodeToString(sum[:]), Tenant: w.Tenant, User: w.User, Scopes: scopes, Note: w.Note, Maker: w.Maker,
-		Created: now, Expires: w.Expires.UTC(),
-	}
+	tok.Tenant, tok.User, tok.Scopes, tok.Note, tok.Maker, tok.Created, tok.Expires = w.Tenant, w.User, scopes, w.Note, w.Maker, now, w.Expires.UTC()
 	err = t.change(func(f *file) error {
 		if err := f.room(&tok, now); err != nil {
 			return err
@@ -337,6 +331,18 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 		return "", Token{}, err
 	}
 	return secret, tok, nil
+}
+
+// fresh makes a secret, and a token that has its id and hash alone.
+func fresh() (secret string, tok Token, err error) {
+	raw := make([]byte, idBytes+secretBytes)
+	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
+		return "", tok, &messages.Error{Code: messages.ErrConfig, Detail: "no randomness", Cause: err}
+	}
+	id := hex.EncodeToString(raw[:idBytes])
+	secret = Prefix + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:])
+	sum := sha256.Sum256([]byte(secret))
+	return secret, Token{ID: id, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
 // room makes room for a token, or says that there is none. At a bound tokens that are dead
@@ -398,6 +404,76 @@ func (f *file) drop(at time.Time, tenant string) {
 	}
 	slices.Reverse(kept)
 	f.Tokens = kept
+}
+
+// Rotation says which token to replace.
+type Rotation struct {
+	ID     string
+	Tenant string // that the token has to be of; "" is any
+	Maker  string // id of the token that rotates it over HTTP
+	// Grace is how long the old one stays good, at most; at 0 it is revoked.
+	Grace time.Duration
+	// Life is how long the new one is good, 0 being for ever; nil is as long as the old one was when it
+	// was made.
+	Life *time.Duration
+	// May refuses, with an error, to replace a token; nil refuses none.
+	May func(Token) error
+}
+
+// Rotate makes a token with tenant, user, scopes and note of another one, which stays good for a
+// while: its holders go over to the new one meanwhile. Both happen in one step, or neither.
+// Errors: ERR_NOT_FOUND as in Revoke; ERR_CONFLICT, the old one is not good any more;
+// ERR_INVALID, a negative time; and those of May and Create.
+func (t *Tokens) Rotate(r Rotation) (secret string, tok, old Token, err error) {
+	if r.Grace < 0 || r.Life != nil && *r.Life < 0 {
+		return "", tok, old, &messages.Error{Code: messages.ErrInvalid, Field: "grace", Detail: "a time is negative"}
+	}
+	if secret, tok, err = fresh(); err != nil {
+		return "", tok, old, err
+	}
+	now := t.now().UTC().Truncate(time.Second)
+	err = t.change(func(f *file) error {
+		at := func() int {
+			return slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == r.ID && (r.Tenant == "" || tok.Tenant == r.Tenant) })
+		}
+		i := at()
+		if i < 0 {
+			return &messages.Error{Code: messages.ErrNotFound, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(r.ID)}
+		}
+		old = f.Tokens[i]
+		if state := old.State(now); state != StateGood {
+			return &messages.Error{Code: messages.ErrConflict, Field: "id", Detail: "the token is " + state + ": make a new one"}
+		}
+		if r.May != nil {
+			if err := r.May(old); err != nil {
+				return err
+			}
+		}
+		tok.Tenant, tok.User, tok.Scopes, tok.Note, tok.Maker, tok.Created = old.Tenant, old.User, old.Scopes, old.Note, r.Maker, now
+		switch {
+		case r.Life != nil && *r.Life > 0:
+			tok.Expires = now.Add(*r.Life)
+		case r.Life == nil && !old.Expires.IsZero():
+			tok.Expires = now.Add(old.Expires.Sub(old.Created))
+		}
+		if err := f.room(&tok, now); err != nil {
+			return err
+		}
+		i = at() // room may have dropped others
+		switch end := now.Add(r.Grace); {
+		case r.Grace == 0:
+			f.Tokens[i].Revoked = now
+		case old.Expires.IsZero() || end.Before(old.Expires):
+			f.Tokens[i].Expires = end
+		}
+		old = f.Tokens[i]
+		f.Tokens = append(f.Tokens, tok)
+		return nil
+	})
+	if err != nil {
+		return "", Token{}, Token{}, err
+	}
+	return secret, tok, old, nil
 }
 
 // Revocation says what to refuse.

@@ -132,6 +132,65 @@ func TestTokens(t *testing.T) {
 	refused(t, running, secret, access.ReasonUnauthenticated)
 }
 
+// A rotation is one step: a token like the old one, which is good until its grace or its own end.
+func TestRotate(t *testing.T) {
+	c := &clock{at: start}
+	toks := open(t, filepath.Join(t.TempDir(), "tokens.json"), c)
+	secret, tok, err := toks.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"read"}, Note: "shop", Expires: start.Add(10 * time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.at = start.Add(4 * time.Hour)
+	good := func(secret string, want bool) {
+		t.Helper()
+		if _, err := toks.Authenticate(t.Context(), secret); (err == nil) != want {
+			t.Errorf("%v", err)
+		}
+	}
+	next, made, old, err := toks.Rotate(access.Rotation{ID: tok.ID, Tenant: "acme", Grace: time.Hour})
+	if err != nil || made.User != "ann" || made.Note != "shop" || !slices.Equal(made.Scopes, tok.Scopes) || !made.Expires.Equal(c.at.Add(10*time.Hour)) || !old.Expires.Equal(c.at.Add(time.Hour)) {
+		t.Fatalf("%+v %+v %v", made, old, err)
+	}
+	good(secret, true)
+	good(next, true)
+	c.at = c.at.Add(time.Hour)
+	good(secret, false)
+	good(next, true)
+	ever := time.Duration(0)
+	last, made, old, err := toks.Rotate(access.Rotation{ID: made.ID, Grace: 100 * time.Hour, Life: &ever})
+	if err != nil || !made.Expires.IsZero() || !old.Expires.Equal(start.Add(14*time.Hour)) {
+		t.Errorf("%+v %+v %v", made, old, err)
+	}
+	_, _, old, err = toks.Rotate(access.Rotation{ID: made.ID})
+	good(last, false)
+	if err != nil || old.State(c.at) != access.StateRevoked {
+		t.Errorf("%+v %v", old, err)
+	}
+	before, err := toks.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses := errors.New("no")
+	for name, row := range map[string]struct {
+		r    access.Rotation
+		code messages.Code
+	}{
+		"of another tenant": {access.Rotation{ID: before[3].ID, Tenant: "globex"}, messages.ErrNotFound},
+		"not there":         {access.Rotation{ID: "x"}, messages.ErrNotFound},
+		"revoked":           {access.Rotation{ID: made.ID}, messages.ErrConflict},
+		"expired":           {access.Rotation{ID: tok.ID}, messages.ErrConflict},
+		"negative":          {access.Rotation{ID: before[3].ID, Grace: -1}, messages.ErrInvalid},
+		"not allowed":       {access.Rotation{ID: before[3].ID, May: func(access.Token) error { return refuses }}, ""},
+	} {
+		if _, _, _, err := toks.Rotate(row.r); err == nil || row.code != "" && messages.CodeOf(err) != row.code || row.code == "" && !errors.Is(err, refuses) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after, err := toks.List(); err != nil || len(after) != 4 || len(before) != 4 {
+		t.Errorf("%+v %v", after, err)
+	}
+}
+
 func TestWishes(t *testing.T) {
 	c := &clock{at: start}
 	toks := open(t, filepath.Join(t.TempDir(), "tokens.json"), c)

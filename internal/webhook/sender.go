@@ -113,6 +113,7 @@ type Sender struct {
 	dirty    bool
 	modified time.Time // the first change that is not saved
 	saved    time.Time
+	pause    time.Duration // least time from saved to the next write
 }
 
 // line is an endpoint with what waits for it.
@@ -395,7 +396,7 @@ func (s *Sender) begin(ctx context.Context, sending *sync.WaitGroup) (next time.
 		}
 	}
 	if s.dirty && s.opts.Path != "" {
-		sooner(s.modified.Add(saveEvery))
+		sooner(s.due())
 	}
 	return next
 }

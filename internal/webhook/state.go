@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	format    = 1
-	saveEvery = 2 * time.Second
+	format = 1
+	// saveEvery is the least time between two writes of the file; a large one waits longer, so that no more
+	// than savePerSecond bytes a second are written. After a crash what was not saved is offered again.
+	saveEvery     = 2 * time.Second
+	savePerSecond = 1 << 20
 	// lag is how much later than the time of a record its event may be offered: the time that a
 	// commit may take.
 	lag = 2 * time.Minute
@@ -35,16 +38,15 @@ type state struct {
 	Dead   []*letter            `json:"dead"`
 }
 
-// load reads the file, if there is one.
-func (s *Sender) load() error {
+// read reads the file, if there is one.
+func (s *Sender) read() (st state, err error) {
 	if s.opts.Path == "" {
-		return nil
+		return st, nil
 	}
 	b, err := os.ReadFile(s.opts.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return st, nil
 	}
-	var st state
 	if err == nil && len(b) > maxState {
 		err = errors.New("is too large")
 	}
@@ -55,7 +57,16 @@ func (s *Sender) load() error {
 		err = errors.New("is of another format")
 	}
 	if err != nil {
-		return &messages.Error{Code: messages.ErrConfig, Field: "webhooks", File: s.opts.Path, Detail: "what is to be sent cannot be read; take the file away to begin anew", Cause: files.Cause(err)}
+		return state{}, &messages.Error{Code: messages.ErrConfig, Field: "webhooks", File: s.opts.Path, Detail: "what is to be sent cannot be read; take the file away to begin anew", Cause: files.Cause(err)}
+	}
+	return st, nil
+}
+
+// load takes up what is in the file.
+func (s *Sender) load() error {
+	st, err := s.read()
+	if err != nil {
+		return err
 	}
 	s.until, s.behind = st.Until, !st.Until.IsZero()
 	for name, at := range st.Since {
@@ -91,7 +102,7 @@ func (s *Sender) adopt(now time.Time) {
 func (s *Sender) save(now bool) {
 	s.mu.Lock()
 	at := time.Now()
-	if s.opts.Path == "" || !s.dirty || !now && at.Sub(s.modified) < saveEvery {
+	if s.opts.Path == "" || !s.dirty || !now && at.Before(s.due()) {
 		s.mu.Unlock()
 		return
 	}
@@ -111,6 +122,7 @@ func (s *Sender) save(now bool) {
 		st.Dead = append(st.Dead, all...)
 	}
 	b, err := json.Marshal(st)
+	s.pause = max(saveEvery, time.Duration(len(b))*time.Second/savePerSecond)
 	s.mu.Unlock()
 	if err == nil {
 		err = files.Replace(s.opts.Path, b)
@@ -121,6 +133,17 @@ func (s *Sender) save(now bool) {
 		s.changed(at)
 		s.mu.Unlock()
 	}
+}
+
+// due is when what has changed is to be saved. The lock is held.
+func (s *Sender) due() time.Time {
+	if s.modified.IsZero() { // at once
+		return s.modified
+	}
+	if at := s.saved.Add(s.pause); at.After(s.modified.Add(saveEvery)) {
+		return at
+	}
+	return s.modified.Add(saveEvery)
 }
 
 // prune forgets what is too old to matter. The lock is held.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -292,6 +293,68 @@ func TestDeliveredEventsAreForgotten(t *testing.T) {
 			t.Errorf("%d were sent, and it keeps %v", len(a.at), s.done)
 		}
 	})
+}
+
+// A large file is not written each time that something has changed, but no more than a mebibyte a second.
+func TestLargeStateIsWrittenSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{reply: func(int, *http.Request) (*http.Response, error) { return status(500), nil }}
+		path := filepath.Join(t.TempDir(), "webhooks.json")
+		s := sender(t, a, Options{Path: path})
+		end := run(t, s)
+		defer end()
+		for i := range 20 {
+			e := event("msg_"+strconv.Itoa(i), "acme")
+			e.Body = strings.Repeat("x", 1<<20)
+			s.Offer(e)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		waiting, dead, err := Left(path)
+		if err != nil || waiting["ci"] != 20 || len(dead) != 0 {
+			t.Fatal(waiting, dead, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			s.Offer(event("msg_more", "acme"))
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if _, err := os.Stat(path); err == nil {
+			t.Error("20 MiB were written again within ten seconds")
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if waiting, _, err := Left(path); err != nil || waiting["ci"] != 21 {
+			t.Error(waiting, err)
+		}
+	})
+}
+
+// What a file says can be asked without a sender, and a name is judged by what it is resolved to.
+func TestLook(t *testing.T) {
+	if waiting, dead, err := Left(filepath.Join(t.TempDir(), "none")); err != nil || len(waiting)+len(dead) != 0 {
+		t.Error(waiting, dead, err)
+	}
+	path := filepath.Join(t.TempDir(), "webhooks.json")
+	if err := os.WriteFile(path, []byte(`{"format": 1, "dead": [{"hook": "desk"}, {"hook": "desk"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if waiting, dead, err := Left(path); err != nil || len(waiting) != 0 || dead["desk"] != 2 {
+		t.Error(waiting, dead, err)
+	}
+	for url, networks := range map[string][]string{"https://127.0.0.1/x": nil, "https://[::1]:8443/": nil, "https://10.1.2.3/": {"127.0.0.0/8"}, "https://1.1.1.1/": {"!"}} {
+		if err := Reach(t.Context(), Hook{Name: "desk", URL: url, Networks: networks, Secrets: []string{secretOf("s")}}); err == nil {
+			t.Errorf("%s is asked", url)
+		}
+	}
+	for url, networks := range map[string][]string{"https://1.1.1.1/": nil, "http://127.0.0.1:8080/x": {"127.0.0.1"}} {
+		if err := Reach(t.Context(), Hook{Name: "desk", URL: url, Networks: networks, Secrets: []string{secretOf("s")}}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
 }
 
 // What waits and what is dead is kept over a restart, what was delivered is not sent again, and what a file

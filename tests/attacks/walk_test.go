@@ -63,6 +63,7 @@ var routes = map[string]route{
 	"GET /v1/usage":                                 {scope: "read", lists: true},
 	"POST /v1/tokens":                               {scope: "admin", body: `{"scopes": ["read"]}`},
 	"GET /v1/tokens":                                {scope: "admin", lists: true},
+	"POST /v1/tokens/{token}/rotate":                {scope: "admin", names: "token", body: `{}`},
 	"DELETE /v1/tokens/{token}":                     {scope: "admin", names: "token"},
 	"GET /v1/webhooks":                              {scope: "admin", lists: true},
 	"GET /v1/webhooks/dead":                         {scope: "admin", lists: true},
