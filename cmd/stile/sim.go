@@ -88,6 +88,11 @@ type simJSON struct {
 	Gathered    int64                       `json:"gathered"`
 	Replaced    int64                       `json:"replaced"`
 	Repaired    int64                       `json:"repaired"`
+	Talked      int64                       `json:"talked"`
+	Continued   int64                       `json:"continued"`
+	Diverged    int64                       `json:"diverged"`
+	Fell        int64                       `json:"fell"`
+	Carried     int64                       `json:"carried"`
 	Answered    int64                       `json:"answered"`
 	Forgiven    int64                       `json:"forgiven"`
 	Stored      int64                       `json:"stored"`
@@ -167,7 +172,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Rejoined: rep.Rejoined, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Rejoined: rep.Rejoined, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Talked: rep.Talked, Continued: rep.Continued, Diverged: rep.Diverged, Fell: rep.Fell, Carried: rep.Carried, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -200,6 +205,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  control blocks: %d ended well, %d otherwise; actions in loops: %d, in branches that were not taken: %d; pieces of results: %d, texts that lost some: %d\n", rep.Blocks, rep.Broken, rep.Instances, rep.Untaken, rep.Pieces, rep.TakenBack)
 	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, actions that a rollback undid: %d, runs of child sessions: %d, and %d that no action waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Undone, rep.Delegated, rep.Orphaned)
 	fmt.Fprintf(w, "  failed turns that another mended: %d; answers that passed their schema: %d; habits put right: %d\n", rep.Repaired, rep.Answered, rep.Forgiven)
+	fmt.Fprintf(w, "  requests over conversations: %d, %d of them sent only what is new, %d from an earlier point; falls to the whole prompt: %d, of which %d cost a turn its reply\n", rep.Talked, rep.Continued, rep.Diverged, rep.Fell, rep.Carried)
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",
 		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Restored, rep.Suspended, rep.Refused, rep.Refused+rep.Commits)

@@ -61,6 +61,7 @@ type audit struct {
 	streams bool // the dialect acts while a reply streams
 	document
 	chances
+	talking
 	answers
 }
 
@@ -132,6 +133,10 @@ func (a *audit) apply(r *messages.Record) error {
 		return err
 	}
 	a.remembers(r)
+	if err := a.talks(r); err != nil {
+		return err
+	}
+	a.tells(a, r)
 	if a.isLeft(r) {
 		return a.applyLeft(r)
 	}

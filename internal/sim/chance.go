@@ -62,6 +62,8 @@ func (a *audit) mended(b *messages.TurnDecided) error {
 	case !a.second || b.Decision != messages.Halt || a.gaveUp():
 	case b.Reason == messages.ErrOutput:
 		should = a.asked < min(1, a.rules.Repairs)
+	case b.Reason == messages.ErrModel:
+		should = a.fell && !a.gaveIn && !a.last()
 	default:
 		should = mendable[b.Reason] && a.repairs-a.asked < a.rules.Repairs && !a.last()
 	}
@@ -71,6 +73,10 @@ func (a *audit) mended(b *messages.TurnDecided) error {
 	case b.Repair && !b.Digest.IsZero():
 		return errors.New("a turn that is mended counts as progress")
 	case b.Repair:
+		if a.fell && b.Reason == messages.ErrModel { // no repair: the model made no mistake
+			a.gaveIn = true
+			return nil
+		}
 		a.repairs++
 		if b.Reason == messages.ErrOutput {
 			a.asked++

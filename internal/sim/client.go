@@ -44,6 +44,7 @@ type client struct {
 	hoards bool // its model likes relics
 	trusts bool // its model likes agents
 	tends  bool // its model likes feeds
+	talks  int  // what it does with its provider
 
 	feeds   []feed                                // of its manifest
 	gave    map[string]map[messages.Digest]string // by feed: what turns got of it
@@ -104,6 +105,7 @@ func (w *world) newClient(n int) *client {
 		c.heeds = d.rendering >= 2
 		c.habit = "  call tool." + owed + "(\"bill\", 1)\n"
 	}
+	c.talks = []int{replays, replays, resumes, autos}[w.rnd.IntN(4)]
 	c.hoards, c.trusts = w.rnd.IntN(3) == 0, w.rnd.IntN(2) == 0
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Rendering: d.rendering, Judge: d.Dialect, Provider: "sim", Model: "author",
@@ -394,6 +396,9 @@ func (c *client) judge(sum hash.Hash) {
 			}
 			if b.Repair {
 				w.stats.Repaired++
+				if b.Reason == messages.ErrModel {
+					w.stats.Carried++
+				}
 			}
 			c.stood(r, b, a.nonce)
 			// What comes twice, or a signer that is away, makes a program another one.
@@ -403,6 +408,19 @@ func (c *client) judge(sum hash.Hash) {
 		case *messages.Lint:
 			if forgiven[b.Code] {
 				w.stats.Forgiven++
+			}
+		case *messages.ModelRequest:
+			if b.Mode == messages.ModelResume {
+				if w.stats.Talked++; b.Sent < b.Messages {
+					w.stats.Continued++
+				}
+			}
+		case *messages.ModelSession:
+			switch b.What {
+			case messages.SessionDiverged:
+				w.stats.Diverged++
+			case messages.SessionFallback:
+				w.stats.Fell++
 			}
 		case *messages.Retract:
 			if c.dialect.controls {

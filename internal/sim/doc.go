@@ -70,6 +70,12 @@
 //	               has done and the user has seen, so that a model that heeds it does
 //	               nothing again that was done or may have been; it has the streams of
 //	               the one that completed (chance.go)
+//	conversation   a model that is asked over a conversation that its provider keeps has the
+//	               prompt that was built, message by message, and nothing of what it wrote
+//	               behind the place where its reply ended on record; there is one connection
+//	               at most, and none when the session sleeps; a request that sends everything
+//	               has a record that says why, and a run that goes on without a conversation
+//	               keeps to it (talk.go)
 //	decision       a decision stands on a token of its own turn, used once
 //	rest           at the end every accepted run has exactly one end
 //	step           the machine refuses no input and nothing panics

@@ -18,6 +18,9 @@ func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
 	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}, latest: map[messages.Kind]messages.UnitID{}, flowing: map[string]string{}, explicit: map[string]bool{}, written: map[string]*messages.Action{}, said: map[string]string{}, calls: map[uint64]*relicCall{}, ticks: map[string]time.Time{}}
+	if c.talks != replays {
+		s.talk = &talk{s: s}
+	}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
 	var recs []*messages.Record

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/seed14be6753/stile/internal/resume"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -22,12 +23,25 @@ type model struct {
 	silent    bool // it hangs until it is cancelled
 	breaks    int  // after so many bytes it fails; -1 never
 	events    []messages.Event
+
+	// Of a model that is asked over a conversation.
+	talk   *talk
+	name   string
+	prompt []messages.Message
+	began  bool            // the life of the conversation knows of the request
+	todo   []resume.Effect // what it wants
+	line   *talk           // over which the reply comes; nil without
+	lost   bool            // the provider has forgotten what the request goes on from
+	counts int64           // bytes of the reply that count, negative for all
 }
 
 func (s *shell) newModel(e *turn.OpenModel) *model {
 	w := s.host.w
 	d := s.client.dialect
-	m := &model{s: s, open: e, breaks: -1}
+	m := &model{s: s, open: e, breaks: -1, name: "author", talk: s.talk}
+	if m.talk != nil {
+		m.prompt = s.prompt()
+	}
 	if w.sabotage.misleads {
 		e.Templates = misled(e.Templates)
 	}
@@ -51,6 +65,9 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 
 func (m *model) collect(ev messages.Event) {
 	ev.Text = slices.Clone(ev.Text)
+	if ev.Kind == messages.EventStop || ev.Kind == messages.EventCut {
+		m.counts = ev.Offset
+	}
 	m.s.hears(m.open.Turn, &ev)
 	m.events = append(m.events, ev)
 }
@@ -92,6 +109,7 @@ func (m *model) take() []messages.Event {
 func (m *model) end(f messages.Finish, why string) turn.Input {
 	m.over = true
 	m.decoder.End(f, m.collect)
+	m.leaves(f == messages.FinishComplete || f == messages.FinishLength)
 	w := m.s.host.w
 	return &turn.ReplyEnd{
 		Ident: m.open.Ident, Events: m.take(), Finish: f, Err: why,
@@ -106,17 +124,23 @@ func (m *model) goOn() turn.Input {
 	switch {
 	case m.cancelled && w.rnd.IntN(2) == 0: // else it goes on a little, which is late
 		return m.end(messages.FinishCancelled, "")
+	case !m.asked && m.talk != nil:
+		return m.converse()
 	case !m.asked:
-		m.asked = true
-		return &turn.ModelOpened{Ident: id, Request: messages.ModelRequest{Provider: "sim", Model: "author", Mode: "replay", Messages: 2}}
+		return m.goes(messages.ModelRequest{Mode: messages.ModelReplay}, nil)
+	case m.line != nil && (m.lost || m.breaks >= 0 && m.at >= m.breaks && w.rnd.IntN(4) > 0):
+		m.fails()
+		return nil
 	case m.breaks >= 0 && m.at >= m.breaks:
 		switch w.rnd.IntN(4) {
 		case 0:
 			m.over = true
+			m.leaves(false)
 			return &turn.ChildDown{Ident: id, Child: turn.ChildModel, Detail: "the reader panicked"}
 		case 1:
 			if m.at == 0 { // nothing was shown: another model is tried
-				m.breaks, m.asked = -1, false
+				m.leaves(false)
+				m.breaks, m.asked, m.began, m.name = -1, false, false, "understudy"
 				return &turn.ModelSwitched{Ident: id, Fallback: messages.ModelFallback{From: "sim/author", To: "sim/understudy", Reason: "503"}}
 			}
 			return m.end(messages.FinishLength, "")
@@ -130,6 +154,7 @@ func (m *model) goOn() turn.Input {
 		piece := m.reply[m.at : m.at+n]
 		m.at += n
 		m.decoder.Push(piece, m.collect)
+		m.says(piece)
 		return &turn.Decoded{Ident: id, Bytes: piece, Events: m.take()}
 	}
 	return m.end(messages.FinishComplete, "")

@@ -56,6 +56,8 @@ type shell struct {
 	fetches   []*fetch             // of feeds, on their way
 	ticks     map[string]time.Time // of periodic feeds: when the next one is due
 
+	talk *talk // with the provider; nil without
+
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
 	orphan  bool         // no action waits for its run any more
@@ -344,6 +346,9 @@ func (s *shell) stop() {
 	for _, a := range s.attempts {
 		a.stop()
 	}
+	if s.talk != nil {
+		s.talk.close()
+	}
 }
 
 // land ends the turn's children. A detached action goes on.
@@ -352,6 +357,9 @@ func (s *shell) land() {
 		return
 	}
 	s.flies = false
+	if s.model != nil && !s.model.over {
+		s.model.leaves(false)
+	}
 	if s.program != nil {
 		s.program.halt()
 	}
@@ -370,6 +378,9 @@ func (s *shell) land() {
 func (s *shell) ring() {
 	now := s.host.now()
 	s.tick()
+	if s.talk != nil {
+		s.talk.rests(now)
+	}
 	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() &&
 		(s.host.w.calm || s.host.w.rnd.IntN(3) == 0) { // who wakes it may be late
 		s.step(&turn.Expire{})
@@ -436,7 +447,11 @@ func (s *shell) stir() {
 	// A model's words come once: their repetition looks like more words.
 	_, words := in.(*turn.Decoded)
 	_, piece := in.(*turn.ActionChunk)
-	if w.rnd.IntN(8) == 0 && !words && !piece {
+	_, talk := in.(*turn.ModelTalk)
+	if req, ok := in.(*turn.ModelOpened); ok {
+		talk = req.Request.Mode == messages.ModelResume
+	}
+	if w.rnd.IntN(8) == 0 && !words && !piece && !talk {
 		if len(s.past) == 8 {
 			s.past = s.past[1:]
 		}

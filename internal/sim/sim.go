@@ -57,6 +57,9 @@ type Stats struct {
 	Merged, Gathered     int64 // inputs that joined a run at a turn of it, and that began one with others
 	Replaced             int64 // texts that a pass took back
 	Repaired             int64 // turns that failed by a mistake of their model, and were followed by another
+	Talked, Continued    int64 // requests over a conversation that the provider keeps; of these, what sent only what is new
+	Diverged             int64 // of these, from an earlier point
+	Fell, Carried        int64 // times that a run went on without its conversation, and turns that this cost their reply
 	Answered             int64 // runs whose answer passed its schema
 	Forgiven             int64 // habits that were put right
 	Stored               int64 // actions on the session that ended well
@@ -100,6 +103,11 @@ func (s *Stats) add(o *Stats) {
 	s.Gathered += o.Gathered
 	s.Replaced += o.Replaced
 	s.Repaired += o.Repaired
+	s.Talked += o.Talked
+	s.Continued += o.Continued
+	s.Diverged += o.Diverged
+	s.Fell += o.Fell
+	s.Carried += o.Carried
 	s.Answered += o.Answered
 	s.Forgiven += o.Forgiven
 	s.Stored += o.Stored

@@ -53,7 +53,7 @@ func unseen(rep *Report) (names []string) {
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "repaired": rep.Repaired, "answered": rep.Answered, "forgiven": rep.Forgiven, "stored": rep.Stored, "kept": rep.Kept, "undone": rep.Undone, "blocks": rep.Blocks, "broken blocks": rep.Broken, "instances": rep.Instances, "branches that were not taken": rep.Untaken, "pieces": rep.Pieces, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "repaired": rep.Repaired, "talked": rep.Talked, "continued": rep.Continued, "diverged": rep.Diverged, "fell": rep.Fell, "carried": rep.Carried, "answered": rep.Answered, "forgiven": rep.Forgiven, "stored": rep.Stored, "kept": rep.Kept, "undone": rep.Undone, "blocks": rep.Blocks, "broken blocks": rep.Broken, "instances": rep.Instances, "branches that were not taken": rep.Untaken, "pieces": rep.Pieces, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
@@ -143,6 +143,8 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"one place":            {sabotage{crowds: true}, "history", "which has 1 places"},
 		"a child that goes on": {sabotage{outlives: true}, "history", "ends, and action"},
 		"a piece unheard":      {sabotage{drips: true}, "history", "bytes are there"},
+		"a provider's lie":     {sabotage{flatters: true}, "conversation", "goes on from"},
+		"any text is a reply":  {sabotage{presses: true}, "conversation", "goes on from"},
 		"a group is closed":    {sabotage{slams: true}, "history", "and its group is rolled back"},
 	} {
 		t.Run(name, func(t *testing.T) {

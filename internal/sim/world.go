@@ -73,6 +73,8 @@ type sabotage struct {
 	crowds   bool // a block is taken to have one place
 	outlives bool // actions in blocks are taken to go on
 	drips    bool // a piece of a result is overheard
+	flatters bool // a provider says that it has nothing behind the reply
+	presses  bool // any message is taken for the last reply
 	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 

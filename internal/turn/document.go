@@ -353,13 +353,13 @@ func (m *Machine) pump() (fault string) {
 		}
 		if len(d.queue) == 0 {
 			d.queue = nil
+			if d.complete && d.known.actions > 0 { // the decoder has changed since the reply was recorded
+				return "decoder: the reply has fewer actions than are recorded of it"
+			}
 			if !f.reply.ended || d.complete || d.waits() {
 				break
 			}
-			d.complete = true
-			if d.known.actions > 0 { // the decoder has changed since the reply was recorded
-				return "decoder: the reply has fewer actions than are recorded of it"
-			}
+			d.complete = true // an iteration may begin when its end dooms what is in the one before
 			effects, err := m.graph.plan.End(nil)
 			if err != nil {
 				return err.Error()
