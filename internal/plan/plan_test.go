@@ -283,6 +283,35 @@ func TestPathsAreCounted(t *testing.T) {
 	}
 }
 
+// An action waits for those it names until they have ended, also while they run; Met counts when
+// one has.
+func TestWaits(t *testing.T) {
+	p := New(Options{})
+	_ = p.Begin()
+	_, _ = p.Declare(nil, &messages.Action{ID: "a", Mode: messages.ModeAsync})
+	_, _ = p.Declare(nil, &messages.Action{ID: "b", Mode: messages.ModeAsync})
+	_, _ = p.Declare(nil, &messages.Action{ID: "c", Mode: messages.ModeAsync, DependsOn: []string{"b", "a"}})
+	want := func(met int, ids ...string) {
+		t.Helper()
+		if got := p.Waits(Ref{1, "c"}); !slices.Equal(got, ids) || p.Met() != met {
+			t.Errorf("waits for %v, %d met; want %v, %d", got, p.Met(), ids, met)
+		}
+	}
+	end := func(id string) {
+		if _, err := p.Ended(nil, Ref{1, id}, Outcome{State: OK, Value: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(0, "b", "a")
+	_, _ = p.Started(nil, Ref{1, "b"})
+	_, _ = p.Started(nil, Ref{1, "a"})
+	want(0, "b", "a")
+	end("b")
+	want(1, "a")
+	end("a")
+	want(2)
+}
+
 // The values a plan hands out are those it got, however often they are asked for.
 func TestViews(t *testing.T) {
 	p := New(Options{})

@@ -183,7 +183,7 @@ type attempts struct {
 	attempt int64        // number of the latest, 0 before the first
 	began   time.Time    // the first start in this life; zero when there was none
 	retries int64        // attempts that failed; not those that a crash cut off
-	resumed int          // attempts of this life whose child took text back
+	resumed int          // attempts that follow one whose child took text back
 	failure string       // why the attempt before failed
 	failed  *ActionEnded // the end of that attempt, while another is due
 	// doubt says that some attempt left no answer, so that it may have happened. It is no

@@ -189,6 +189,9 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 				c.Args = b.Args
 			}
 			c.tries.retries += retried(b)
+			if b.Failure == ReasonTakenBack {
+				c.tries.resumed++
+			}
 			c.tries.children = slices.Clip(b.Children)
 			if c.budget.reserved = b.Reserved; b.Used != nil {
 				c.budget.used = *b.Used

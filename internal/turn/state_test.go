@@ -188,6 +188,53 @@ func TestFoldRefuses(t *testing.T) {
 	}
 }
 
+// What an agent used for a feed of a prompt counts to the run, as the model's own tokens do.
+func TestFeedsCountToTheRun(t *testing.T) {
+	var s State
+	for _, body := range []messages.Body{
+		&messages.Input{Text: "go"}, &messages.RunBegin{}, &messages.TurnBegin{Pass: 1},
+		&messages.FeedInjected{ID: "f", Tokens: 5, CostUSD: 7}, &messages.FeedInjected{ID: "g", Tokens: 1, CostUSD: 1},
+		&messages.ModelReply{Usage: messages.Usage{Input: 2, Output: 3}, CostUSD: 4},
+	} {
+		r := &messages.Record{Seq: s.Seq + 1, Run: 1, TS: time.Unix(1, 0), Body: body}
+		if s.Seq >= 2 {
+			r.Turn = 1
+		}
+		if err := s.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Open.Tokens != 11 || s.Open.Cost != 12 {
+		t.Errorf("%d tokens, %v", s.Open.Tokens, s.Open.Cost)
+	}
+}
+
+// Attempts after failures are retries; one after a crash is none, nor is one that joins the run of
+// a child that took text back: the key of the child is made with their number.
+func TestRetriesAreCounted(t *testing.T) {
+	var s State
+	for i, body := range []messages.Body{
+		&messages.Input{Text: "go"}, &messages.RunBegin{}, &messages.TurnBegin{Pass: 1}, &messages.ActionDeclared{ID: "a", Name: "w", Args: "{}", Type: messages.TypeAgent},
+		&messages.ActionStarted{ID: "a", Attempt: 1}, &messages.ActionStarted{ID: "a", Attempt: 2, Failure: ReasonTakenBack},
+		&messages.ActionStarted{ID: "a", Attempt: 3, Failure: reasonCrash}, &messages.ActionStarted{ID: "a", Attempt: 4, Failure: string(messages.ErrModel)},
+	} {
+		r := &messages.Record{Seq: s.Seq + 1, Run: 1, TS: time.Unix(1, 0), Body: body}
+		if i >= 2 {
+			r.Turn = 1
+		}
+		if err := s.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(0)
+		if i == 7 {
+			want = 1
+		}
+		if i > 3 && s.Open.Turn.Actions[0].Retries != want {
+			t.Errorf("attempt %d: %d retries, want %d", i-3, s.Open.Turn.Actions[0].Retries, want)
+		}
+	}
+}
+
 func TestClosedSession(t *testing.T) {
 	r := newRig(t, Rules{Judge: textJudge{}}, 1)
 	if _, _, err := r.step(&Submit{}); err == nil {
