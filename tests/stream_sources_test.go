@@ -263,7 +263,7 @@ func TestStreamedAgent(t *testing.T) {
 // progress as progress. Of a call that does not stream it is asked for neither.
 func TestStreamedMCP(t *testing.T) {
 	p := &puller{mcp: mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)}
-	heard := make(chan struct{})
+	half, heard := make(chan struct{}), make(chan struct{})
 	p.mcp.AddTool(&mcp.Tool{Name: "tail", InputSchema: rawSchema(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		token := req.Params.GetProgressToken()
 		if asked := req.Params.Meta["stile/partial"] == true; asked != (token != nil) {
@@ -272,12 +272,20 @@ func TestStreamedMCP(t *testing.T) {
 		if token == nil {
 			return says1("whole")
 		}
-		for _, note := range []*mcp.ProgressNotificationParams{
-			{ProgressToken: token, Progress: 1, Total: 2, Message: "half"}, {ProgressToken: token, Progress: 2, Meta: mcp.Meta{"stile/partial": "one "}},
-		} {
-			if err := req.Session.NotifyProgress(ctx, note); err != nil {
+		for seen := false; !seen; { // progress is not kept for a reader that comes later
+			if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1, Total: 2, Message: "half"}); err != nil {
 				return nil, err
 			}
+			select {
+			case <-half:
+				seen = true
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 2, Meta: mcp.Meta{"stile/partial": "one "}}); err != nil {
+			return nil, err
 		}
 		select {
 		case <-heard: // the piece was shown
@@ -292,16 +300,20 @@ func TestStreamedMCP(t *testing.T) {
 	rt := start(t, stile.Config{})
 	s := open(t, rt, "stream", a)
 	run := submit(t, s, "go")
-	seen, progress := newScreen(t), ""
+	seen, progress, shown := newScreen(t), "", false
 	for u, err := range run.Events(stile.WithProgress(t.Context())) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if u.Delta != nil && u.Delta.Kind == messages.KindProgress {
-			progress += u.Delta.Action + " " + u.Delta.Text
+			if progress == "" {
+				close(half)
+			}
+			progress = u.Delta.Action + " " + u.Delta.Text
 			continue
 		}
-		if seen.update(u); u.Delta != nil && seen.results["a"] == "one " {
+		if seen.update(u); u.Delta != nil && seen.results["a"] == "one " && !shown {
+			shown = true
 			close(heard)
 		}
 	}
