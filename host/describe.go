@@ -109,7 +109,7 @@ func refuses(op *huma.Operation, scope access.Scope) []int {
 	if strings.Contains(op.Path, "{") || op.Method != http.MethodGet {
 		all = append(all, http.StatusNotFound)
 	}
-	if op.Method != http.MethodGet || strings.Contains(op.Path, "{id}") || op.Path == "/v1/tokens" { // the host has no tokens
+	if op.Method != http.MethodGet || strings.Contains(op.Path, "{id}") || op.Path == "/v1/tokens" || op.Path == "/v1/audit" { // the host has no tokens, or no log
 		all = append(all, http.StatusConflict)
 	}
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {

@@ -372,6 +372,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.healthRoutes()
 	s.reloadRoutes()
 	s.tokenRoutes()
+	s.auditRoutes()
 	s.webhookRoutes()
 	s.lifecycleRoutes()
 	s.describeRest()

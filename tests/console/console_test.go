@@ -123,7 +123,7 @@ func (w *world) start() {
 		lived(rt.Metrics(), time.Now())
 	}
 	w.before = true
-	srv, err := host.New(host.Config{Runtime: rt, Agents: w.agents})
+	srv, err := host.New(host.Config{Runtime: rt, Agents: w.agents, Audit: host.AuditFile(filepath.Join(w.dir, "audit.jsonl"))})
 	if err != nil {
 		w.t.Error(err)
 		cancel()
@@ -319,7 +319,7 @@ func guarded(t *testing.T, agents ...*stile.Agent) (url string, keys *access.Tok
 	if err != nil {
 		t.Fatal(err)
 	}
-	return served(t, rt, host.Config{Runtime: rt, Agents: agents, Access: keys}), keys
+	return served(t, rt, host.Config{Runtime: rt, Agents: agents, Access: keys, Audit: host.AuditFile(filepath.Join(t.TempDir(), "audit.jsonl"))}), keys
 }
 
 // resting is the address of a host that only shows a journal, in which one session was spoken with

@@ -133,6 +133,10 @@ test("administer: make and revoke a token, verify a session, delete it", async (
   await row.filter({ hasText: "revoked" }).waitFor();
   hand.within();
   assert.equal((await me(secret)).status, 401);
+  await page.getByRole("button", { name: "Look again" }).click();
+  await page.locator("#audit tr", { hasText: "revoke-token" }).first().waitFor();
+  await page.locator("#audit tr", { hasText: "create-token" }).first().waitFor();
+  await shot(page, "audit");
   await page.context().close();
 
   await spoken("plain", "whole", "hello", "and again");

@@ -2,9 +2,10 @@
 import { Acts, rests } from "./acts.js";
 import { useCell } from "./cell.js";
 import { ago, moment } from "./format.js";
-import { attempt, host, token } from "./host.js";
+import { attempt, failed, host, token } from "./host.js";
 import { cls, html, useEffect, useState } from "./html.js";
 import { Copy } from "./inspect.js";
+import { plainly } from "./plain.js";
 import { Sure } from "./sure.js";
 
 const scopes = ["read", "submit", "approve", "admin", "users", "metrics", "feeds", "operator"];
@@ -53,6 +54,33 @@ function Tokens() {
     ${next && html`<button class="small" onClick=${() => load(next)}>More</button>`}`;
 }
 
+/** What was done in the tenant, the newest first. */
+function Audit() {
+  const [all, set] = useState(/** @type {any[] | null} */ (null));
+  const [next, more] = useState("");
+  const [none, lack] = useState("");
+  const load = async (before = "") => {
+    try {
+      const page = await host.call("GET", "/audit?limit=100" + (before && "&before=" + encodeURIComponent(before)));
+      set((was) => (before ? [...(was ?? []), ...page.entries] : page.entries));
+      more(page.next ?? "");
+    } catch (err) {
+      if (err.status === 409) lack(err.message);
+      else failed(err);
+    }
+  };
+  useEffect(() => void load(), []);
+  if (none) return html`<p class="quiet">${none}</p>`;
+  if (!all) return html`<p class="quiet">…</p>`;
+  const what = (e) => [e.action, e.tool, e.approval].filter(Boolean).join(" ");
+  const whence = (e) => (e.session ? html`<a class="link" href=${"#/s/" + encodeURIComponent(e.session)}>${plainly(e.session)}</a>${e.run ? " run " + e.run : ""}` : "");
+  return html`<p><button class="small" onClick=${() => load()}>Look again</button></p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Audit log"><table class="sums" id="audit"><thead><tr>${["when", "who", "did", "session", "result", "detail"].map((n) => html`<th scope="col">${n}</th>`)}</tr></thead>
+      <tbody>${all.map((e) => html`<tr key=${(e.request ?? "") + e.at}><td><time dateTime=${e.at} title=${e.at}>${moment(e.at)}</time></td><td>${plainly(e.user)} <span class="quiet mono">${plainly(e.token)}</span></td><td>${plainly(what(e))}</td><td>${whence(e)}</td><td class=${cls("num", e.status >= 400 && "bad")}>${[e.status, e.code, e.reason].filter(Boolean).join(" ")}</td><td>${plainly(e.detail ?? "")}</td></tr>`)}</tbody></table></div>
+    ${!all.length && html`<p class="quiet">Nothing yet.</p>`}
+    ${next && html`<button class="small" id="older" onClick=${() => load(next)}>Older</button>`}`;
+}
+
 function Erase() {
   const [user, type] = useState("");
   const [done, say] = useState("");
@@ -70,6 +98,8 @@ export function Admin() {
     ${useCell(rests) && html`<p class="quiet">The host only shows this journal: nothing in it is changed.</p>`}
     <${Acts}><h2>Tokens</h2>
     ${token.get() ? html`<${Tokens} />` : html`<p class="quiet">This host asks for no token.</p>`}
+    <h2>What was done</h2>
+    <${Audit} />
     <h2>Erase a person</h2>
     <${Erase} /></${Acts}>
   </main>`;
