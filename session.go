@@ -186,6 +186,24 @@ func TraceParent(header string) SubmitOption {
 	return func(in *messages.Input) { in.Trace = traceParent(header) }
 }
 
+// TraceState records what systems of the caller's trace say of it, in the form of the header tracestate of W3C's
+// Trace Context; the span of the run passes it on. It counts with TraceParent alone. More than 512
+// bytes, and what is no text of ASCII, are ignored.
+func TraceState(header string) SubmitOption {
+	return func(in *messages.Input) { in.TraceState = traceState(header) }
+}
+
+// maxTraceState bounds a tracestate: as much as each system has to pass on.
+const maxTraceState = 512
+
+func traceState(h string) string {
+	h = strings.TrimSpace(h)
+	if len(h) > maxTraceState || strings.IndexFunc(h, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
+		return ""
+	}
+	return h
+}
+
 // traceParent is a traceparent in the form of version 00; "" for a malformed one. Of a version
 // to come what version 00 knows of it is kept.
 func traceParent(h string) string {

@@ -20,8 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -35,6 +39,7 @@ const serverEnv = "STILE_BENCH_HOST"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverEnv); dir != "" {
+		telemetry.Muted = os.Getenv(observeEnv) == observeNot
 		if err := hostProcess(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -93,12 +98,16 @@ func hostProcess(dir string) error {
 	agents := []*stile.Agent{agentOf("stamps", stamps{}), agentOf("atonce", atOnce{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	rt, err := stile.New(ctx, stile.Config{Dir: dir, Agents: agents})
+	log := zap.NewNop()
+	if os.Getenv(observeEnv) == observeAll { // as stile serve logs, to nowhere
+		log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.InfoLevel))
+	}
+	rt, err := stile.New(ctx, stile.Config{Dir: dir, Agents: agents, Log: log})
 	if err != nil {
 		return err
 	}
 	defer tuned()()
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents})
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Log: log})
 	if err != nil {
 		return err
 	}
@@ -130,10 +139,10 @@ type hostOf struct {
 	client *http.Client
 }
 
-func startHost(b *testing.B) *hostOf {
+func startHost(b *testing.B, env ...string) *hostOf {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serverEnv+"="+b.TempDir())
+	cmd.Env = append(append(os.Environ(), serverEnv+"="+b.TempDir()), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -59,8 +59,8 @@ func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, o
 	if err != nil {
 		return nil, err
 	}
-	if parent := parentOf(ctx); parent != "" {
-		opts = append(opts, stile.TraceParent(parent))
+	if of := parentOf(ctx); of.parent != "" {
+		opts = append(opts, stile.TraceParent(of.parent), stile.TraceState(of.state))
 	}
 	run, err := ses.Submit(ctx, input, opts...)
 	if err != nil {

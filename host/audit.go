@@ -171,7 +171,7 @@ func (s *Server) tellHead() {
 type trail struct {
 	id           string // of the request
 	client       string // what the client calls it
-	parent       string // traceparent of the client
+	parent       caller // span of the client
 	action       string // where the route is not the operation
 	tool         string
 	calls        int          // of tools, in a request of the Model Context Protocol
@@ -190,12 +190,15 @@ func trailOf(ctx context.Context) *trail {
 
 type parentKey struct{}
 
-// parentOf is the traceparent of the request that a submit came with; "" without one.
-func parentOf(ctx context.Context) string {
+// caller is the span of a client: traceparent, and tracestate beside it.
+type caller struct{ parent, state string }
+
+// parentOf is the span that a submit's request came with; the zero one without.
+func parentOf(ctx context.Context) caller {
 	if t := trailOf(ctx); t != nil {
 		return t.parent
 	}
-	parent, _ := ctx.Value(parentKey{}).(string)
+	parent, _ := ctx.Value(parentKey{}).(caller)
 	return parent
 }
 
@@ -243,7 +246,7 @@ func newTrail(r *http.Request) *trail {
 		t.client = id
 	}
 	if h := r.Header["Traceparent"]; len(h) == 1 {
-		t.parent = h[0]
+		t.parent = caller{h[0], strings.Join(r.Header["Tracestate"], ",")}
 	}
 	return t
 }

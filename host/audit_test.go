@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/internal/audit"
@@ -260,4 +263,55 @@ func TestAuditCannotBegin(t *testing.T) {
 	if _, err := host.New(host.Config{Runtime: rt, Audit: host.AuditFile(path)}); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A full disk under the log, the lines of requests and the log of decisions costs those lines alone: work goes on, and
+// the host stays ready. When there is room again the lines come.
+func TestLogOnAFullDisk(t *testing.T) {
+	var mu sync.Mutex
+	lines, decisions := &failing{}, &failing{}
+	lines.full.Store(true)
+	decisions.full.Store(true)
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(locked{&mu, lines}), zap.InfoLevel), zap.ErrorOutput(zapcore.AddSync(io.Discard)))
+	agent := agentOf("talker", speaks([]string{"hello"}, always()))
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}, Log: log, DecisionLog: decisions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := host.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serveRuntime(t, l, rt, host.Config{Log: log}, agent)
+	d.session("s", "talker")
+	for range 3 {
+		b, err := io.ReadAll(d.ask("POST", "/v1/sessions/s/runs?stream=token", `{"input": "hello"}`).Body)
+		if err != nil || !strings.Contains(string(b), "hello") {
+			t.Errorf("%s, %v", b, err)
+		}
+		d.call(200, nil, "GET", "/readyz", "")
+	}
+	lines.full.Store(false)
+	d.call(404, nil, "GET", "/v1/sessions/nobody", "")
+	d.call(204, nil, "DELETE", "/v1/sessions/s", "")
+	if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := lines.String(); !strings.Contains(got, `"msg":"request"`) {
+		t.Errorf("no line came: %q", got)
+	}
+}
+
+// locked writes under a lock.
+type locked struct {
+	mu *sync.Mutex
+	to io.Writer
+}
+
+func (l locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(p)
 }

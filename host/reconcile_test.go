@@ -71,7 +71,7 @@ func TestSpentBudgets(t *testing.T) {
 			t.Errorf("%s: %+v", reason, err)
 		}
 	}
-	if err := errors.New("another"); s.spent(err) != err {
+	if err := errors.New("another"); !errors.Is(s.spent(err), err) {
 		t.Error("another error is changed")
 	}
 }

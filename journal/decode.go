@@ -98,16 +98,17 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindInput:
 		return &messages.Input{
-			Budget:   d.budgetz("budget"),
-			History:  decodeListz(d, "history", (*decoder).said),
-			Key:      d.strz("key"),
-			Parts:    decodeListz(d, "parts", (*decoder).part),
-			Policy:   messages.Policy(d.str("policy")),
-			Text:     d.strz("text"),
-			Trace:    d.strz("trace"),
-			User:     d.str("user"),
-			Userdata: d.strz("userdata"),
-			Zone:     d.strz("zone"),
+			Budget:     d.budgetz("budget"),
+			History:    decodeListz(d, "history", (*decoder).said),
+			Key:        d.strz("key"),
+			Parts:      decodeListz(d, "parts", (*decoder).part),
+			Policy:     messages.Policy(d.str("policy")),
+			Text:       d.strz("text"),
+			Trace:      d.strz("trace"),
+			TraceState: d.strz("trace_state"),
+			User:       d.str("user"),
+			Userdata:   d.strz("userdata"),
+			Zone:       d.strz("zone"),
 		}
 	case messages.KindRunBegin:
 		return &messages.RunBegin{Input: d.num("input"), Merged: decodeListz(d, "merged", (*decoder).integer)}

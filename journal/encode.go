@@ -79,6 +79,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("policy", string(b.Policy))
 		e.strz("text", b.Text)
 		e.strz("trace", b.Trace)
+		e.strz("trace_state", b.TraceState)
 		e.str("user", b.User)
 		e.strz("userdata", b.Userdata)
 		e.strz("zone", b.Zone)

@@ -151,7 +151,10 @@ type Input struct {
 	Policy  Policy `json:"policy"`
 	Text    string `json:"text,omitzero"`
 	// Trace is the caller's span, as the header traceparent of W3C's Trace Context writes it.
-	Trace    string `json:"trace,omitzero"`
+	Trace string `json:"trace,omitzero"`
+	// TraceState is what systems of the caller's trace say of it, as the header tracestate has it.
+	TraceState string `json:"trace_state,omitzero"`
+
 	User     string `json:"user"`
 	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
 	// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the

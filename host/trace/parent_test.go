@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,7 @@ import (
 // door, as an OTLP receiver sees it; a malformed one is passed over.
 func TestTraceParent(t *testing.T) {
 	var mu sync.Mutex
+	states := map[string]string{} // by session
 	got := map[string][2]string{} // trace and parent of runs, by session
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -46,6 +48,7 @@ func TestTraceParent(t *testing.T) {
 					}
 					for _, a := range s.Attributes {
 						if a.Key == "stile.session" {
+							states[a.Value.GetStringValue()] = s.TraceState
 							got[a.Value.GetStringValue()] = [2]string{hex.EncodeToString(s.TraceId), hex.EncodeToString(s.ParentSpanId)}
 						}
 					}
@@ -61,7 +64,7 @@ func TestTraceParent(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
 	m := manifest.Default("cogency")
 	m.Name = "talker"
-	agent := &stile.Agent{Manifest: m, Model: &replies{texts: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}}}
+	agent := &stile.Agent{Manifest: m, Model: &replies{texts: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"}}}
 	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +119,27 @@ func TestTraceParent(t *testing.T) {
 		ask("/v1/sessions/"+id+"/runs?wait=1m", `{"input":"hello"}`, c.header)
 		want["local:local:"+id] = c.want
 	}
+	stated := map[string]string{}
+	for id, c := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"stated":    {[]string{"vendor=one", "other=2"}, "vendor=one,other=2"},
+		"no-state":  {nil, ""},
+		"malformed": {[]string{"no pair"}, ""},
+		"too-much":  {[]string{"vendor=" + strings.Repeat("x", 250), "other=" + strings.Repeat("x", 250)}, ""},
+	} {
+		ask("/v1/sessions", `{"agent":"talker","id":"`+id+`"}`, "")
+		var more []string
+		for _, h := range c.headers {
+			more = append(more, "Tracestate", h)
+		}
+		ask("/v1/sessions/"+id+"/runs?wait=1m", `{"input":"hello"}`, "00-"+traced+"-"+span+"-01", more...)
+		want["local:local:"+id], stated["local:local:"+id] = [2]string{traced, span}, c.want
+	}
+	ask("/v1/sessions", `{"agent":"talker","id":"orphan"}`, "")
+	ask("/v1/sessions/orphan/runs?wait=1m", `{"input":"hello"}`, "", "Tracestate", "vendor=one")
+	want["local:local:orphan"], stated["local:local:orphan"] = none, ""
 	ask("/v1/sessions", `{"agent":"talker","id":"twice"}`, "")
 	ask("/v1/sessions/twice/runs?wait=1m", `{"input":"hello"}`, "00-"+traced+"-"+span+"-01", "Traceparent", "00-"+traced+"-"+span+"-01")
 	want["local:local:twice"] = none
@@ -138,6 +162,11 @@ func TestTraceParent(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	for id, w := range stated {
+		if states[id] != w {
+			t.Errorf("%s has the state %q, want %q", id, states[id], w)
+		}
+	}
 	for id, w := range want {
 		g, ok := got[id]
 		switch {

@@ -196,7 +196,7 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 	if r == nil {
 		switch b := body.(type) {
 		case *messages.Input:
-			t.parent(id, b.Trace)
+			t.parent(id, b.Trace, b.TraceState)
 			return
 		case *messages.RunEnd: // of one that ended while it waited
 			delete(t.parents, id)
@@ -331,11 +331,11 @@ func (t *Tracer) observe(agent string, rec *stile.Record, body messages.Body) {
 }
 
 // parent keeps the span of the caller until the run begins. Of several callers it is the first's.
-func (t *Tracer) parent(id runID, traceparent string) {
+func (t *Tracer) parent(id runID, traceparent, tracestate string) {
 	if traceparent == "" || len(t.parents) >= maxRuns {
 		return
 	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate})
 	if _, known := t.parents[id]; known {
 		return
 	}

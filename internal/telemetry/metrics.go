@@ -28,6 +28,8 @@ var commitBuckets = []float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .
 // What records tell is counted by ObserveRecord; the other methods are for what
 // leaves no record.
 type Metrics struct {
+	muted bool // counts nothing of what comes with each request, record, call and commit
+
 	own      *prometheus.Registry // the runtime's alone
 	registry *prometheus.Registry // and those of Go and the process
 
@@ -75,6 +77,11 @@ type Metrics struct {
 	spare []*underway
 }
 
+// Muted has NewMetrics make metrics that count nothing of what comes with each request, record,
+// call and commit. It is for the benchmark of what counting costs, which sets it before it makes
+// a runtime (bench: BenchmarkHost_Observed).
+var Muted bool
+
 // NewMetrics makes a registry with all of the runtime's metrics, beside those of
 // the Go runtime and the process.
 func NewMetrics() *Metrics {
@@ -82,6 +89,7 @@ func NewMetrics() *Metrics {
 	past := newHistory()
 	reg := maker{r, past.looked}
 	m := &Metrics{
+		muted:           Muted,
 		history:         past,
 		own:             r,
 		registry:        prometheus.NewRegistry(),
@@ -165,6 +173,9 @@ func (m *Metrics) Handler() http.Handler {
 // Lints are taken from turn.decided alone, so that the counter is the sum over the decision log.
 // agent is the name in the manifest of the session.
 func (m *Metrics) ObserveRecord(agent string, rec *messages.Record) {
+	if m.muted {
+		return
+	}
 	m.observeWork(agent, rec)
 	switch b := rec.Body.(type) {
 	case *messages.TurnBegin:
@@ -301,6 +312,9 @@ func (m *Metrics) ReceiptMissing() { m.receiptsMissing.Inc() }
 
 // Committed counts a commit of the journal, its records and how long it took.
 func (m *Metrics) Committed(records int, took time.Duration) {
+	if m.muted {
+		return
+	}
 	m.journalCommits.Inc()
 	m.journalRecords.Add(float64(records))
 	m.commitTook.Observe(took.Seconds())

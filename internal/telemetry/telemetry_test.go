@@ -433,3 +433,34 @@ func BenchmarkDecisionLog(b *testing.B) {
 		}
 	})
 }
+
+// Muted metrics count nothing of what comes with each record, request, call and commit; others do.
+func TestMuted(t *testing.T) {
+	for _, muted := range []bool{false, true} {
+		Muted = muted
+		m := NewMetrics()
+		Muted = false
+		m.ObserveRecord("a", &messages.Record{Body: &messages.TurnDecided{Decision: messages.Done}})
+		m.Committed(3, time.Millisecond)
+		m.ModelCalled(ModelCall{Provider: "p", Model: "m", Outcome: "ok"})
+		m.ModelAsked("replay", 100)
+		m.Request("GET", "r", 200, time.Millisecond)
+		families, err := m.own.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := map[string]bool{}
+		for _, f := range families {
+			for _, x := range f.GetMetric() {
+				if x.GetCounter().GetValue() > 0 {
+					counted[f.GetName()] = true
+				}
+			}
+		}
+		for _, name := range []string{"stile_decisions_total", "stile_journal_commits_total", "stile_model_calls_total", "stile_prompt_bytes_total", "stile_http_requests_total"} {
+			if counted[name] == muted {
+				t.Errorf("muted %v: %s was counted: %v", muted, name, counted[name])
+			}
+		}
+	}
+}

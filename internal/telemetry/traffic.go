@@ -32,6 +32,9 @@ func newTraffic(m maker) traffic {
 
 // Request counts a request that is over. took is negative for a stream.
 func (m *Metrics) Request(method, route string, status int, took time.Duration) {
+	if m.muted {
+		return
+	}
 	m.requests.of(triple{method, route, strconv.Itoa(status)}).Inc()
 	if took >= 0 {
 		m.answered.of(route).Observe(took.Seconds())

@@ -256,6 +256,9 @@ type ModelCall struct {
 
 // ModelCalled counts a call of a model.
 func (m *Metrics) ModelCalled(c ModelCall) {
+	if m.muted {
+		return
+	}
 	m.calls.of(triple{c.Provider, c.Model, c.Outcome}).Inc()
 	m.took.of(pair{c.Provider, c.Model}).Observe(c.Took.Seconds())
 	if c.First > 0 {
@@ -269,6 +272,9 @@ func (m *Metrics) ModelCalled(c ModelCall) {
 
 // ModelAsked counts a request of a turn by its mode and the bytes of text that it sends.
 func (m *Metrics) ModelAsked(mode string, bytes int64) {
+	if m.muted {
+		return
+	}
 	m.promptBytes.of(mode).Add(float64(bytes))
 	m.promptTokens.of(pair{mode, promptSent}).Add(float64((bytes + 3) / 4))
 }
