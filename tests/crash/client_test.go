@@ -39,8 +39,9 @@ type delta struct {
 	Unit int    `json:"unit"`
 	Off  int64  `json:"off"`
 	Text string `json:"text"`
-	// Action is the one whose result grows; "" for a unit.
+	// Action is the one whose result grows; "" for a unit. Seq is the record in front.
 	Action string `json:"action,omitempty"`
+	Seq    int64  `json:"seq,omitempty"`
 }
 
 // ran is the answer to a submit.
@@ -167,7 +168,7 @@ func watch(ctx context.Context, s *stile.Session, sc *scenario, tell func(news))
 			return err
 		}
 		if u.Delta != nil {
-			tell(news{Delta: &delta{Turn: u.Delta.Unit.Turn, Unit: u.Delta.Unit.N, Off: u.Delta.Off, Text: u.Delta.Text, Action: u.Delta.Action}})
+			tell(news{Delta: &delta{Turn: u.Delta.Unit.Turn, Unit: u.Delta.Unit.N, Off: u.Delta.Off, Text: u.Delta.Text, Action: u.Delta.Action, Seq: u.Delta.Seq}})
 			continue
 		}
 		kind := u.Record.Body.Kind()

@@ -128,6 +128,10 @@ func reference() []scenario {
 			change: func(m *manifest.Manifest) { m.Extensions, m.Stream.Durability = []string{"stream"}, d },
 		})
 	}
+	set = append(set, scenario{
+		name: "cortex/agent-stream", dialect: "cortex", reply: relay, submits: 1, delegates: true, streams: true,
+		change: func(m *manifest.Manifest) { m.Extensions = []string{"stream"} },
+	})
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
 			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,

@@ -70,6 +70,11 @@ func delegate(_ *scenario, req llm.Request) string {
 	return text + fmt.Sprintf(`<response final="%v">step %d ends%s. </response>`, step == turns, step, quoted)
 }
 
+// relay is delegate with the agent's answer shown and quoted as it grows.
+func relay(sc *scenario, req llm.Request) string {
+	return strings.NewReplacer(`"}}</action>`, `"},"stream":true}</action>`, "$a", "${a.partial}").Replace(delegate(sc, req))
+}
+
 // steps reads from a prompt which step comes, and whether a crash cut off the one before.
 func steps(req llm.Request) (step int, cut bool) {
 	step = 1

@@ -219,9 +219,12 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 	said, settled := map[string]string{}, map[int64]bool{}
 	given := map[string]string{} // by action: its result, of those that ended ok
+	begun := map[string]int64{}  // by action: its last attempt, before which what was shown counts no more
 	stays := map[string]int64{}  // by unit: what the reader keeps of it when a result that it quotes begins anew
 	for _, r := range recs {
 		switch b := r.Body.(type) {
+		case *messages.ActionStarted:
+			begun[fmt.Sprint(r.Turn, b.ID)] = r.Seq
 		case *messages.ActionEnded:
 			if b.State == messages.ActionOK {
 				given[fmt.Sprint(r.Turn, b.ID)] = unquoted(b.Result)
@@ -237,8 +240,13 @@ func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 		}
 	}
 	for _, d := range tr.told.deltas {
-		if d.Action != "" { // every attempt says the same
-			if text, ok := given[fmt.Sprint(d.Turn, d.Action)]; ok && (int(d.Off) > len(text) || !strings.HasSuffix(text[:d.Off], d.Text)) {
+		if d.Action != "" {
+			id := fmt.Sprint(d.Turn, d.Action)
+			// Every attempt of a tool says the same; an agent may say something else after a crash.
+			if tr.sc.delegates && d.Seq < begun[id] {
+				continue
+			}
+			if text, ok := given[id]; ok && (int(d.Off) > len(text) || !strings.HasSuffix(text[:d.Off], d.Text)) {
 				v.fault("lost: %q up to %d of the result of %s was shown", d.Text, d.Off, d.Action)
 			}
 			continue
