@@ -355,15 +355,21 @@ func TestStreamedAgentTakesBack(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		var attempts, runs int
-		for _, b := range bodies[*messages.ActionStarted](records(t, s)) {
-			if b.ID == "a" {
-				attempts++
+		var again, over time.Time
+		for _, r := range records(t, s) {
+			switch b := r.Body.(type) {
+			case *messages.ActionStarted:
+				if b.ID == "a" {
+					attempts, again = attempts+1, r.TS
+				}
+			case *messages.ActionEnded:
+				if b.ID == "a" {
+					runs, over = len(b.Children), r.TS
+				}
 			}
 		}
-		for _, b := range bodies[*messages.ActionEnded](records(t, s)) {
-			if b.ID == "a" {
-				runs = len(b.Children)
-			}
+		if d := over.Sub(again); d < time.Second { // the child speaks for two seconds more
+			t.Errorf("the text was taken back %s before the end, and not when the child took it back", d)
 		}
 		if attempts != 2 || runs != 1 || seen.taken != 1 {
 			t.Errorf("%d attempts with %d runs of children; %d times text was taken back", attempts, runs, seen.taken)
