@@ -28,10 +28,11 @@ type Archive struct {
 	store    journal.Store
 	own      bool
 	dialects []parse.Dialect
-	awake    func(sid string) bool // of a runtime; else nil
-	alone    func() (bool, error)  // of a runtime whose store can say; else nil
-	now      func() time.Time      // of a runtime; else nil
-	maxGas   int64                 // of a program that is replayed; 0 is replay.MaxProgramGas
+	awake    func(sid string) bool                               // of a runtime; else nil
+	alone    func() (bool, error)                                // of a runtime whose store can say; else nil
+	owned    func(ctx context.Context, sid string) (bool, error) // whether a host runs it, of a runtime in a cluster; else nil
+	now      func() time.Time                                    // of a runtime; else nil
+	maxGas   int64                                               // of a program that is replayed; 0 is replay.MaxProgramGas
 }
 
 // OpenArchive opens the journal of a data directory for reading: it changes nothing,
@@ -71,7 +72,14 @@ func (rt *Runtime) Archive() *Archive {
 	if rt.cfg.ReadOnly { // what runs is known from the journal alone
 		return &Archive{store: rt.store, dialects: rt.cfg.Dialects, now: rt.cfg.Now}
 	}
-	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, alone: aloneOf(rt.store.Store), now: rt.cfg.Now}
+	a := &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, alone: aloneOf(rt.store.Store), now: rt.cfg.Now}
+	if rt.member != nil {
+		a.owned = func(ctx context.Context, sid string) (bool, error) {
+			_, ok, err := rt.Owner(ctx, sid)
+			return ok, err
+		}
+	}
+	return a
 }
 
 // Close releases the journal.

@@ -23,6 +23,13 @@ type Boot struct {
 	PerSecond int
 }
 
+func (b *Boot) perSecond() int {
+	if b.PerSecond <= 0 {
+		return wake.DefaultPerSecond
+	}
+	return b.PerSecond
+}
+
 // BootReport counts what the boot scan did.
 type BootReport = wake.Report
 
@@ -71,6 +78,9 @@ func (a *Archive) Status(ctx context.Context, h journal.Head) (Status, error) {
 }
 
 func (a *Archive) running(ctx context.Context, h journal.Head) (bool, error) {
+	if a.owned != nil {
+		return a.owned(ctx, h.SID)
+	}
 	if a.awake != nil {
 		if a.awake(h.SID) || a.alone == nil {
 			return a.awake(h.SID), nil
@@ -94,6 +104,9 @@ func aloneOf(store journal.Store) func() (bool, error) {
 // sessions of runtimes that have gone, until stop is called.
 func (rt *Runtime) watch() (stop func()) {
 	alone := aloneOf(rt.store.Store)
+	if rt.member != nil {
+		alone = func() (bool, error) { return false, nil }
+	}
 	if alone == nil {
 		return func() {}
 	}
@@ -107,6 +120,9 @@ func (rt *Runtime) watch() (stop func()) {
 			_ = ses.Wake(ctx) // subscribers of the session get the error of a journal that fails
 		}
 	}}
+	if rt.member != nil {
+		w.Elsewhere = rt.elsewhere
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -60,6 +60,7 @@ import (
 	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/learn"
 	"github.com/seed14be6753/stile/internal/livestore"
+	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/telemetry"
@@ -158,6 +159,8 @@ type Config struct {
 	Feeds Feeds
 	// Spending bounds the model tokens and cost of users and sessions.
 	Spending Spending
+	// Cluster has several runtimes share the sessions of Store.
+	Cluster Cluster
 	// ModelSessions is how many conversations the runtime keeps open with providers
 	// (docs/reference/providers.md#conversations); 0 is DefaultModelSessions. At the limit the
 	// one that was idle for longest is closed.
@@ -183,8 +186,9 @@ type Runtime struct {
 	log      *zap.Logger
 	store    *livestore.Store
 	ownStore bool
-	leave    func() error // ends this runtime's attendance of the journal
-	unwatch  func()       // ends the watch of what other runtimes do
+	leave    func() error       // ends this runtime's attendance of the journal
+	unwatch  func()             // ends the watch of what other runtimes do
+	member   *membership.Member // nil without a cluster
 	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone
@@ -275,7 +279,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err := rt.configure(ctx, cfg.Agents); err != nil {
 		return nil, err
 	}
-	if !alone && len(cfg.Agents) > 0 && !cfg.Boot.Off {
+	if cfg.Cluster.Address == "" && !alone && len(cfg.Agents) > 0 && !cfg.Boot.Off {
 		rt.log.Warn("another runtime works on this journal: sessions that are open in it are left alone")
 	}
 	if s, ok := store.(interface{ Notices() []string }); ok {
@@ -290,8 +294,17 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		rt.observer.Observe(rt.book.Observe)
 	}
 	rt.writer = groupcommit.New(rt.store, groupcommit.Options{})
+	if err := rt.joinCluster(ctx, store); err != nil {
+		rt.writer.Close()
+		return nil, err
+	}
+	var leases actors.Leases
+	if rt.member != nil {
+		leases, alone = rt.member, true // what a session has to do is the lease's to say
+	}
 	rt.host = actors.New(actors.Config{
-		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
+		Leases: leases,
+		Store:  rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 		Agent: rt.agents.Find, Relics: rt.agents.Relics, Alone: alone && !cfg.Boot.Off && !cfg.ReadOnly, Proofs: rt.proofs(),
@@ -299,6 +312,9 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Boot:   wake.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond}, ModelSessions: cfg.ModelSessions,
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
+	if rt.member != nil {
+		rt.member.Start()
+	}
 	rt.host.Start()
 	rt.unwatch = rt.watch()
 	return rt, nil
@@ -502,7 +518,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			}
 			rt.closed = rt.stopFeeds()
 			rt.writer.Close()
-			rt.closed = errors.Join(rt.closed, rt.keeper.Close(), rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
+			rt.closed = errors.Join(rt.closed, rt.abdicate(), rt.keeper.Close(), rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {

@@ -4,6 +4,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -70,7 +71,7 @@ func (s *session) send(c actor.Context) {
 
 // acknowledged takes the journal's answer from the mailbox.
 func (s *session) acknowledged(c actor.Context, at journal.Anchor, err error) {
-	if s.dead != nil {
+	if s.dead != nil || s.lost(c) {
 		return
 	}
 	s.acknowledge(c, at, err)
@@ -116,6 +117,20 @@ func (s *session) refused(c actor.Context, err error) {
 	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.SID, why)
 	s.close(c)
+}
+
+// lost ends this activation when the host has lost its lease: another host may run the session
+// by now, so nothing more is shown or begun here. What was appended is in the journal.
+func (s *session) lost(c actor.Context) bool {
+	if s.machine == nil || s.host.held() {
+		return false
+	}
+	why := lease.Lost()
+	s.stop(why)
+	s.host.histories.Systems.Forget(s.inc)
+	s.host.hub.Fail(s.ref.SID, why)
+	s.close(c)
+	return true
 }
 
 // flushFor sends lazy records for a caller that wants them on disk.

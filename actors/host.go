@@ -114,6 +114,8 @@ type Config struct {
 	Alone bool
 	// Closed is why no request gets to a session; nil lets them.
 	Closed error
+	// Leases say which sessions this host may run, beside others; nil when it may run all.
+	Leases Leases
 	// Boot says how what is open is taken up at the start.
 	Boot wake.Boot
 	// Proofs is what sessions that are woken must prove.
@@ -125,6 +127,54 @@ type Config struct {
 	// ModelSessions is how many connections the host keeps with providers for conversations;
 	// 0 is 256.
 	ModelSessions int
+}
+
+// Leases are those of the sessions of hosts that share a journal. Sessions of the host's own
+// making, which keep profiles and relics, have none: hosts take turns in writing them, and the
+// fence tells them when.
+type Leases interface {
+	// Claim makes a session this host's. It is called before the session is loaded.
+	Claim(ctx context.Context, sid string) error
+	// GiveUp gives a session up, of which nothing runs any more. It does not wait.
+	GiveUp(sid string)
+	// Held reports whether the host has its lease at this moment. It asks nobody.
+	Held() bool
+}
+
+// claimWait bounds the wait for a claim.
+const claimWait = 10 * time.Second
+
+// claim makes a session this host's.
+func (h *Host) claim(key messages.SessionKey) error {
+	if h.cfg.Leases == nil || key.ID == messages.ProfileID || key.ID == messages.RelicsID {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, claimWait)
+	defer cancel()
+	return h.cfg.Leases.Claim(ctx, key.SID())
+}
+
+// held reports whether this host may go on with what it runs.
+func (h *Host) held() bool { return h.cfg.Leases == nil || h.cfg.Leases.Held() }
+
+// LetGo stops every session, as Stop does, and the host goes on: others may run them from now
+// on. It does not wait.
+func (h *Host) LetGo(why error) { h.system.Root.Send(h.root, &letGo{why: why}) }
+
+// Sleep puts all idle sessions to sleep. It does not wait.
+func (h *Host) Sleep() {
+	for _, ref := range h.dir.IdleBefore(h.cfg.Now().Add(time.Hour)) {
+		h.system.Root.Send(ref.PID, &sleep{})
+	}
+}
+
+// Alarm has the clock of alarms look again: sessions may have come that wait for one.
+func (h *Host) Alarm() { h.waker.Suspended(h.cfg.Now()) }
+
+// Expire looks at the questions of a session that is suspended.
+func (h *Host) Expire(ctx context.Context, key messages.SessionKey, agent *Agent) error {
+	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opExpire})
+	return err
 }
 
 // Host runs sessions. One process needs one: an actor system costs megabytes.
@@ -211,10 +261,7 @@ func New(cfg Config) *Host {
 			_, err := h.Open(ctx, key, agent)
 			return err
 		},
-		Expire: func(ctx context.Context, key messages.SessionKey, agent *Agent) error {
-			_, err := h.ask(ctx, &request{key: key, agent: agent, op: opExpire})
-			return err
-		},
+		Expire: h.Expire,
 		Cancel: func(ctx context.Context, key messages.SessionKey, agent *Agent, by string) error {
 			_, err := h.Cancel(ctx, key, agent, 0, by)
 			return err
@@ -241,11 +288,18 @@ func (h *Host) share() {
 	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, ModelAsked: cfg.Observer.ModelAsked, ModelCalled: cfg.Observer.ModelCalled, Systems: &h.histories.Systems}
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.attempts = attempt.Env{
-		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.hub.Tell,
+		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.tell,
 	}
 	h.feeds = feedvalues.Env{
 		Keeper: cfg.Feeds, Store: cfg.Store, Outputs: load.Outputs{Store: cfg.Store}, Scopes: &h.scopes, Now: cfg.Now, Log: h.log,
 		LimitReached: cfg.Observer.LimitReached, Orphan: cfg.Observer.Orphan, Run: h.run,
+	}
+}
+
+// tell shows text that has no record yet.
+func (h *Host) tell(sid string, d *messages.Delta) {
+	if h.held() {
+		h.hub.Tell(sid, d)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // root supervises the sessions and alone spawns and retires them.
 //
 // Accepts: *request (spawn the session if it sleeps, pass the request on),
-// *sessionOver (a session went to sleep), *stopAll, *supervisor.Failure,
+// *sessionOver (a session went to sleep), *stopAll, *letGo, *supervisor.Failure,
 // *actor.Terminated.
 type root struct {
 	host     *Host
@@ -41,6 +41,9 @@ type sessionOver struct{ ref *directory.Session }
 // stopAll ends every session; done is closed when none is left.
 type stopAll struct{ done chan struct{} }
 
+// letGo ends every session, and the host goes on.
+type letGo struct{ why error }
+
 // Receive implements actor.Actor.
 func (r *root) Receive(c actor.Context) {
 	switch msg := c.Message().(type) {
@@ -55,6 +58,13 @@ func (r *root) Receive(c actor.Context) {
 			c.Stop(pid)
 		}
 		r.maybeDone()
+	case *letGo:
+		for _, pid := range c.Children() {
+			if ref := r.host.dir.Who(pid.Id); ref != nil && r.remove(ref) {
+				r.host.hub.Fail(ref.SID, msg.why)
+				c.Stop(pid)
+			}
+		}
 	case *supervisor.Failure:
 		r.host.log.Error("session failed", zap.String("pid", msg.Who.Id), zap.String("panic", supervisor.Detail(msg.Panic)),
 			zap.Bool("stopped", msg.Stopped), zap.ByteString("stack", msg.Stack))
@@ -95,6 +105,11 @@ func (r *root) ended(c actor.Context, pid *actor.PID) {
 				continue
 			}
 			r.pass(c, req)
+		}
+		// What was open when the host stopped is for others to take: it stays this host's, whose
+		// lease ends.
+		if l := r.host.cfg.Leases; l != nil && r.stopping == nil && r.host.dir.Find(ref.SID) == nil {
+			l.GiveUp(ref.SID)
 		}
 	}
 	r.maybeDone()

@@ -159,6 +159,10 @@ func (s *session) started(c actor.Context) {
 	h.run(func() {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
+			if msg.err = h.claim(ref.Key); msg.err != nil {
+				h.system.Root.Send(self, msg)
+				return
+			}
 			msg.Session, msg.err = h.loader.Session(h.ctx, ref.Key, ref.Agent)
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
@@ -364,7 +368,7 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 // step lets the machine decide and does what it says, until nothing is left that
 // can be done without waiting.
 func (s *session) step(c actor.Context, inputs ...turn.Input) {
-	if s.dead != nil || !s.drive.Begin(inputs...) {
+	if s.dead != nil || s.lost(c) || !s.drive.Begin(inputs...) {
 		return
 	}
 	defer s.drive.End()

@@ -49,9 +49,11 @@ func (s *Server) drain(ctx context.Context) error {
 	if n := turns.Load(); n > 0 {
 		s.log.Info("stopping: turns in flight may end", zap.Int64("turns", n))
 	}
+	s.rt.Drain()
 	for turns.Load() > 0 {
 		select {
 		case <-tick.C:
+			s.rt.Drain() // what is idle by now
 		case <-ctx.Done():
 			if n := turns.Load(); n > 0 {
 				return &LeftError{n}

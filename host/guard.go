@@ -34,10 +34,10 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		case !framed(h, r):
 			s.refuse(w, r, refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on"))
 			return
-		case !s.mine(r.Host):
+		case !forwarded(r.Context()) && !s.mine(r.Host):
 			s.refuse(w, r, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
 			return
-		case !s.friendly(r):
+		case !forwarded(r.Context()) && !s.friendly(r):
 			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host, unless --origin names them: that of its own page too, behind a proxy that speaks TLS"))
 			return
 		case !wholePath(r.URL.EscapedPath()):
@@ -85,6 +85,10 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		known.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		held, release := s.hold(known)
 		defer release()
+		if s.cluster != nil {
+			s.cluster.serve(w, held, pattern, next)
+			return
+		}
 		next.ServeHTTP(w, held)
 	})
 }

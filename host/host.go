@@ -109,6 +109,11 @@ type Config struct {
 	// Reload reads the settings of the program again and calls Server.Reload, for POST /v1/reload; it
 	// returns what has changed. nil refuses such requests.
 	Reload func(context.Context) (changes []string, err error)
+	// ClusterSecret is what the hosts of a cluster (stile.Config.Cluster) share, at least 32 bytes,
+	// and ClusterListener where this one listens for the others while Serve runs, which closes it.
+	// Without a cluster both are ignored.
+	ClusterSecret   []byte
+	ClusterListener net.Listener
 	// Version is what the host says of itself.
 	Version string
 	// Log gets what operators want to know; nil is silent.
@@ -145,6 +150,7 @@ type Server struct {
 	beginning sync.Map       // SIDs of sessions that a request is making
 	calls     calls          // of clients that may repeat them
 	trimming  sync.Map       // tenants whose ephemeral sessions are looked through
+	cluster   *cluster       // nil without one
 	tasks     sync.WaitGroup // what no request waits for, and the sockets, which the HTTP server does not know of
 	streams   chan struct{}  // a place for each open stream
 	draining  atomic.Bool    // no work is taken any more
@@ -190,6 +196,9 @@ func New(cfg Config) (_ *Server, err error) {
 		s.log = zap.NewNop()
 	}
 	if err := s.newHooks(); err != nil {
+		return nil, err
+	}
+	if s.cluster, err = s.newCluster(); err != nil {
 		return nil, err
 	}
 	s.rt.Observe(s.meter.observe)
@@ -307,6 +316,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer s.tellHead()
 	defer s.retain()()
 	defer s.tellHooks()()
+	if s.cluster != nil {
+		stop := s.cluster.listen()
+		defer func() {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRequests)
+			defer cancel()
+			stop(end)
+		}()
+	}
 	failed := make(chan error, 1)
 	go func() {
 		if s.cfg.Certificate != nil {
@@ -453,6 +470,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	err := s.leaving.Err()
 	if err == nil {
 		err = s.taking()
+	}
+	if err == nil && s.rt.Draining() {
+		err = errLeaving
 	}
 	if err == nil {
 		err = s.recordable()

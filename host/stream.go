@@ -130,10 +130,15 @@ func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 // error that ended it, if it was not the client's going.
 func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, all telling) error {
 	defer out.flush()
+	moves := redirectOf(ctx)
 	for e, err := range all(stile.OnWait(ctx, out.flush)) {
 		no := lost(ctx)
 		if no != nil {
 			err = no
+		}
+		if moves != nil && no == nil && err != nil && r.Context().Err() == nil && (problemOf(err).goesElsewhere() || s.leaving.Err() != nil && forwarded(ctx)) {
+			moves.cut = true // the stream goes on at another host
+			return err
 		}
 		switch {
 		case err == nil:

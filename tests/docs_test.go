@@ -386,6 +386,7 @@ func TestDocsMetrics(t *testing.T) {
 	m.WebhookCounted("ci", "delivered")
 	m.WebhookTook("ci", 1)
 	m.WebhookWaiting("ci", 1)
+	m.Cluster("claimed")
 	m.Profile("learned")
 	m.ToolsChanged("notes", 1)
 	families, err := m.Registry().Gather()

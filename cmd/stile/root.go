@@ -68,7 +68,7 @@ journaled, signed, verifiable and replayable.
 		return err
 	}
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
-		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.consoleCommand(), a.tokensCommand(), a.webhooksCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.healthCommand(), a.benchCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
+		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.consoleCommand(), a.tokensCommand(), a.webhooksCommand(), a.hostsCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.healthCommand(), a.benchCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }
 

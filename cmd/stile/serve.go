@@ -144,7 +144,7 @@ const (
 
 // ownFiles are files and folders of the host that the settings name, beside its logs.
 func (s *settings) ownFiles() []string {
-	all := []string{s.TLSCert, s.TLSKey, s.Backup.Dir}
+	all := []string{s.TLSCert, s.TLSKey, s.Backup.Dir, s.Cluster.SecretFile}
 	for _, w := range s.Webhooks {
 		all = append(all, w.SecretFile)
 	}
@@ -277,6 +277,12 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 		return err
 	}
 	defer l.Close()
+	if err := clusterOf(ctx, s, &door, &cfg); err != nil {
+		return err
+	}
+	if door.ClusterListener != nil {
+		defer door.ClusterListener.Close()
+	}
 	level, err := zapcore.ParseLevel(s.LogLevel)
 	if err != nil {
 		return configError("log_level", err.Error())

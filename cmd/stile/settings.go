@@ -46,6 +46,7 @@ type settings struct {
 	TLSCert        string              `yaml:"tls_cert" doc:"File with the certificate of the host and those between it and a root, in PEM; with it the host speaks TLS. Read again when it has changed. In the file relative to its folder."`
 	TLSKey         string              `yaml:"tls_key" doc:"File with the key of the certificate, in PEM. In the file relative to its folder."`
 	Hosts          []string            `yaml:"hosts" doc:"Further names under which requests may come."`
+	Cluster        clusterSettings     `yaml:"cluster" doc:"Has several hosts run the sessions of one shared journal together."`
 	Origins        []string            `yaml:"origins" doc:"Origins whose pages may use the host."`
 	Auth           string              `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
 	Bootstrap      string              `yaml:"bootstrap_token_sha256" doc:"SHA-256, in hex, of a token of at least 32 bytes that you choose. Its bearer has all rights in tenant local: the first administrator of a host without tokens, who makes those of others over HTTP. Remove it then."`
@@ -138,6 +139,12 @@ type webhook struct {
 	Networks   []string `yaml:"networks" doc:"Addresses and prefixes such as 10.0.0.0/8 that the endpoint may have beside public ones."`
 }
 
+type clusterSettings struct {
+	Address    string        `yaml:"address" doc:"Address at which this host listens for the others, which reach it there: host:port. Without one the host shares no sessions."`
+	SecretFile string        `yaml:"secret_file" doc:"File with the secret that all hosts of the cluster have, of at least 32 bytes. In the file relative to its folder."`
+	Lease      time.Duration `yaml:"lease" doc:"How long a host that says nothing keeps its sessions, the same for all hosts; 500ms to 1m."`
+}
+
 type backupSettings struct {
 	Dir   string        `yaml:"dir" doc:"Folder that backups are made in, each in a folder of its own; on another disk. Without one none are made. In the file relative to its folder."`
 	Every time.Duration `yaml:"every" doc:"How long after a backup the next one is made, also over a restart."`
@@ -164,7 +171,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Backup: backupSettings{Every: 24 * time.Hour, Keep: 7}, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Cluster: clusterSettings{Lease: 2 * time.Second}, Backup: backupSettings{Every: 24 * time.Hour, Keep: 7}, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 
@@ -274,7 +281,7 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 		h.SecretFile = beside(path, h.SecretFile)
 		s.Webhooks[name] = h
 	}
-	for _, p := range append([]*string{&s.Dir, &s.Backup.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
+	for _, p := range append([]*string{&s.Dir, &s.Backup.Dir, &s.Cluster.SecretFile, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
 		*p = beside(path, *p)
 	}
 	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
@@ -614,6 +621,15 @@ func (s *settings) check(where places) error {
 	}
 	if s.KeyRest < time.Second || s.KeyRest > time.Hour {
 		refuse("key_rest", "want 1s to 1h")
+	}
+	if s.Cluster.Address != "" && s.Cluster.SecretFile == "" {
+		refuse("cluster.secret_file", "is missing: hosts of a cluster prove with it that a request is theirs")
+	}
+	if s.Cluster.Address != "" && s.Memory {
+		refuse("cluster.address", "hosts of a cluster share a journal in a database, which memory is not")
+	}
+	if d := s.Cluster.Lease; d < 500*time.Millisecond || d > time.Minute {
+		refuse("cluster.lease", "want 500ms to 1m")
 	}
 	if s.Backup.Dir != "" && (s.Memory || s.Journal != "") {
 		refuse("backup.dir", "backups are made of a journal in dir; a shared one is backed up with the tools of its database")

@@ -21,6 +21,9 @@ type Watch struct {
 	Alone func() (bool, error)
 	// Settle recovers a session, so that an open run goes on.
 	Settle func(ctx context.Context, sid string)
+	// Elsewhere ends the subscriptions to sessions that other hosts run by lease; nil where hosts
+	// have none.
+	Elsewhere func(ctx context.Context, sids []string)
 
 	alone bool // at the last check
 }
@@ -50,6 +53,10 @@ func (w *Watch) look(ctx context.Context) {
 	}
 	if len(elsewhere) == 0 {
 		w.alone = false // later subscriptions are checked
+		return
+	}
+	if w.Elsewhere != nil {
+		w.Elsewhere(ctx, elsewhere)
 		return
 	}
 	alone, err := w.Alone()

@@ -41,6 +41,7 @@ type Metrics struct {
 	decisions   *counters2
 	repairs     *counters1
 	verifyFail  *counters1
+	cluster     *counters1
 	lints       *counters1
 	quotaBreach *counters1
 	profiles    *counters1
@@ -96,6 +97,7 @@ func NewMetrics() *Metrics {
 		decisions:       reg.counters2("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason"),
 		repairs:         reg.counters1("repairs_total", "Turns that failed by a mistake of the model and were followed by another, by reason.", "reason"),
 		verifyFail:      reg.counters1("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason"),
+		cluster:         reg.counters1("cluster_events_total", "What happened to the leases of this host and of its sessions, and to requests that it forwarded, by event.", "event"),
 		lints:           reg.counters1("lints_total", "Lints of decided turns, by code.", "code"),
 		quotaBreach:     reg.counters1("quota_breach_total", "Meters and clocks that ran out, by name.", "kind"),
 		profiles:        reg.counters1("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome"),
@@ -350,6 +352,9 @@ func (m *Metrics) SessionsWaiting(count func() float64) {
 		Namespace: namespace, Name: "sessions_waiting", Help: "Sessions of the journal whose turn waits for a person's answer.",
 	}, count))
 }
+
+// Cluster counts what happens to the leases of a host, and to requests that it forwards.
+func (m *Metrics) Cluster(event string) { m.cluster.of(event).Inc() }
 
 // kindLabel makes one spelling of a meter's or clock's name: meters are named GAS
 // in the codes and gas in the manifest.

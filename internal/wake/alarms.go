@@ -109,7 +109,7 @@ func (w *Waker) expire(ctx context.Context, head *journal.Head) {
 	if err == nil {
 		err = w.Expire(ctx, key, agent)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !elsewhere(err) {
 		w.Log.Error("a session whose approval has expired cannot be woken", zap.String("SID", head.SID), zap.Error(err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/intake"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -112,10 +113,17 @@ func (w *Waker) take(ctx context.Context, sid string, agent *compiled.Agent) {
 	switch {
 	case err == nil:
 		w.scan.settled.Add(1)
+	case elsewhere(err): // it runs at another host
 	case ctx.Err() == nil:
 		w.scan.failed.Add(1)
 		w.Log.Error("a session cannot be settled", zap.String("SID", sid), zap.Error(err))
 	}
+}
+
+// elsewhere reports whether a session is another host's.
+func elsewhere(err error) bool {
+	_, ok := lease.Owner(err)
+	return ok
 }
 
 // pending reads one page, and tries again when the store is busy.

@@ -41,10 +41,10 @@ type Config struct {
 	Cancel       func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, by string) error
 }
 
-// The defaults of Boot.
+// The defaults of Boot; DefaultPerSecond is for others too who take up sessions.
 const (
 	defaultConcurrency = 16
-	defaultPerSecond   = 50
+	DefaultPerSecond   = 50
 	defaultPage        = 256
 )
 
@@ -89,7 +89,7 @@ func New(cfg Config) *Waker {
 		b.Concurrency = defaultConcurrency
 	}
 	if b.PerSecond <= 0 {
-		b.PerSecond = defaultPerSecond
+		b.PerSecond = DefaultPerSecond
 	}
 	if b.Page <= 0 {
 		b.Page = defaultPage

@@ -31,7 +31,7 @@ func TestOpenMigratesListings(t *testing.T) {
 	if err != nil || len(listed) != 2 || listed[1].Agent != "clerk" {
 		t.Fatal(listed, err)
 	}
-	behind(t, s, "DROP TABLE listings")
+	behind(t, s, "DROP TABLE listings, hosts, leases")
 	behind(t, s, "DELETE FROM "+formatTable+" WHERE version_id > 2")
 	s.Close()
 	s = open(t, opts)

@@ -1,0 +1,189 @@
+package stile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/internal/lease"
+	"github.com/seed14be6753/stile/internal/membership"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Cluster makes a runtime one of several that share Config.Store, one of journal/postgres: each
+// session is run by one of them at a time, whose lease in the database says so, and the
+// sessions of one that dies go on at the others. Requests are forwarded by the hosts (package
+// host), not by runtimes: a call for a session that another runtime has is ERR_BUSY,
+// ReasonElsewhere.
+type Cluster struct {
+	// Address is where the other hosts reach this one, host:port. Without it a runtime has no
+	// lease, and asks for none.
+	Address string
+	// Version is what hosts say of themselves.
+	Version string
+	// Lease is how long the others wait for a host that says nothing; 0 is two seconds.
+	Lease time.Duration
+}
+
+// Reasons behind ERR_BUSY of a runtime in a cluster.
+const (
+	ReasonElsewhere = lease.ReasonElsewhere // another host runs the session
+	ReasonNoLease   = lease.ReasonNoLease   // this host cannot renew its lease
+)
+
+// Peer is a host of a cluster.
+type Peer struct {
+	ID       string // of one life of the host
+	Address  string
+	Version  string
+	Self     bool
+	Draining bool          // it takes no further sessions
+	Left     time.Duration // of its lease; not positive once it is over
+}
+
+func (rt *Runtime) peer(h lease.Host) Peer {
+	return Peer{ID: h.ID.String(), Address: h.Address, Version: h.Version, Self: h.ID == rt.member.ID(), Draining: h.Draining, Left: h.Left}
+}
+
+// Clustered reports whether the runtime shares its sessions with others (Config.Cluster).
+func (rt *Runtime) Clustered() bool { return rt.member != nil }
+
+// Peers lists the hosts of the cluster, this one among them, as its last renewal found them;
+// nil without a cluster.
+func (rt *Runtime) Peers() []Peer {
+	if rt.member == nil {
+		return nil
+	}
+	var all []Peer
+	for _, h := range rt.member.Hosts() {
+		all = append(all, rt.peer(h))
+	}
+	return all
+}
+
+// Owner returns the host of the cluster that runs a session; ok is false when none does.
+func (rt *Runtime) Owner(ctx context.Context, sid string) (p Peer, ok bool, err error) {
+	if rt.member == nil {
+		return Peer{}, false, nil
+	}
+	h, held, err := rt.member.Owner(ctx, sid)
+	if err != nil || !held {
+		return Peer{}, false, closedError(err)
+	}
+	return rt.peer(h), true, nil
+}
+
+// ClusterTime is the time by the clock of the cluster's database, on which its hosts agree.
+func (rt *Runtime) ClusterTime() time.Time {
+	if rt.member == nil {
+		return rt.cfg.Now()
+	}
+	return rt.member.Now()
+}
+
+// Draining reports whether this host takes no further sessions: it was told so here or by
+// another host.
+func (rt *Runtime) Draining() bool { return rt.member != nil && rt.member.Draining() }
+
+// Drain has the runtime give up its sessions: idle ones at once, others once they are idle.
+// The other hosts of the cluster run them when they are asked for. Without a cluster it does nothing.
+func (rt *Runtime) Drain() {
+	if rt.member != nil {
+		rt.member.Drain()
+		rt.host.Sleep()
+	}
+}
+
+// joinCluster makes this runtime one of its cluster.
+func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
+	c := rt.cfg.Cluster
+	if c.Address == "" || rt.cfg.ReadOnly {
+		return nil
+	}
+	s, ok := store.(interface{ Hosts() (lease.Table, error) })
+	if !ok {
+		return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the hosts of a cluster share a journal in PostgreSQL"}
+	}
+	if c.Lease == 0 {
+		c.Lease = lease.Default
+	}
+	if c.Lease < lease.Shortest || c.Lease > lease.Longest {
+		return &messages.Error{Code: messages.ErrConfig, Field: "cluster.lease", Detail: "want " + lease.Shortest.String() + " to " + lease.Longest.String()}
+	}
+	table, err := s.Hosts()
+	if err != nil {
+		return err
+	}
+	rt.member, err = membership.Join(ctx, membership.Config{
+		Table: table, Address: c.Address, Version: c.Version, Lease: c.Lease, Log: rt.log.Named("cluster"),
+		Lost: func() { rt.host.LetGo(lease.Lost()) },
+		Idle: func() {
+			if rt.host != nil { // else it has just come
+				rt.host.Sleep()
+			}
+		},
+		Gone: func() { rt.host.Alarm() }, Take: rt.take, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
+	})
+	if err != nil {
+		table.Close()
+	}
+	return err
+}
+
+// abdicate ends the lease of this runtime.
+func (rt *Runtime) abdicate() error {
+	if rt.member == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*lease.Default)
+	defer cancel()
+	return rt.member.Resign(ctx)
+}
+
+// take takes up a session that a dead host had.
+func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
+	head, err := rt.Archive().Head(ctx, sid)
+	switch {
+	case journal.IsNotFound(err):
+		return true
+	case err != nil:
+		return false
+	case head.Closed || !head.Suspended() && !head.Pending():
+		return true // it goes on when somebody asks
+	case head.Suspended() && head.Wake > rt.cfg.Now().UnixNano():
+		return true // the clock of alarms has it
+	}
+	agent, err := rt.agents.Find(ctx, &head)
+	if err != nil || agent == nil {
+		return false // another host may know its agent
+	}
+	key, err := messages.ParseSID(sid)
+	if err == nil && head.Suspended() {
+		err = rt.host.Expire(ctx, key, agent)
+	} else if err == nil {
+		_, err = rt.host.Open(ctx, key, agent)
+	}
+	var e *messages.Error
+	switch {
+	case err == nil, errors.As(err, &e) && e.Reason == lease.ReasonElsewhere: // another host was first
+		return true
+	case ctx.Err() == nil:
+		rt.log.Error("a session of a host that is gone cannot be taken up", zap.String("SID", sid), zap.Error(err))
+	}
+	return false
+}
+
+// elsewhere ends the subscriptions to sessions that other hosts run: their subscribers follow
+// them there.
+func (rt *Runtime) elsewhere(ctx context.Context, sids []string) {
+	owners, err := rt.member.Elsewhere(ctx, sids)
+	if err != nil {
+		return // readers of the journal get the error themselves
+	}
+	for sid, h := range owners {
+		rt.host.Hub().Fail(sid, lease.Refuse(sid, h))
+	}
+}

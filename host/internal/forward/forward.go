@@ -1,0 +1,221 @@
+// Package forward is how hosts of a cluster prove to each other that a request comes from one
+// of them: a secret that they share, and a code that covers all of the request.
+//
+// Invariants:
+//   - the code covers method, path, query, host, body, every header that is passed on, who
+//     forwards, who shall answer, and when; a header that it does not cover is dropped;
+//   - a proof is good for one host, in one life of it, for a short time and once.
+//
+// It reads no clock and opens no connection.
+package forward
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The headers of forwarded requests, and of answers to them.
+const (
+	// Proof is what shows that a request comes from a host.
+	Proof = "Stile-Forwarded"
+	// Moved says that the host that was asked does not run the session. Nothing was done.
+	Moved = "Stile-Moved"
+)
+
+// MinSecret is the least that a secret has, in bytes.
+const MinSecret = 32
+
+// Window is how long a proof is good, and how far clocks may be apart.
+const Window = 30 * time.Second
+
+// maxProof bounds the header.
+const maxProof = 8 << 10
+
+// Claim is what a proof says of a request.
+type Claim struct {
+	From, To string // ids of hosts
+	Peer     string // address of the client
+	At       time.Time
+}
+
+// ofConnection are headers that are of one connection: they are made anew for the next one, and
+// Upgrade and Connection are what the library makes of them.
+var ofConnection = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Accept-Encoding"}
+
+// Drop takes out of a head what is of one connection.
+func Drop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range ofConnection {
+		h.Del(name)
+	}
+}
+
+// Sign proves that a request, which goes to a host with this body, is a host's. Its headers must
+// not change any more.
+func Sign(secret []byte, r *http.Request, body []byte, c Claim) {
+	r.Header.Del(Proof)
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // it does not fail
+	names := covered(r.Header)
+	v := url.Values{
+		"from": {c.From}, "to": {c.To}, "peer": {c.Peer}, "at": {strconv.FormatInt(c.At.UnixMilli(), 10)},
+		"nonce": {hex.EncodeToString(nonce[:])}, "names": {strings.Join(names, ",")},
+	}
+	v.Set("code", hex.EncodeToString(code(secret, r, body, v)))
+	r.Header.Set(Proof, v.Encode())
+}
+
+// covered lists the headers that a code covers.
+func covered(h http.Header) (names []string) {
+	for name := range h {
+		if name != Proof && !slices.Contains(ofConnection, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// code is the code of a request, over parts that each say how long they are.
+func code(secret []byte, r *http.Request, body []byte, v url.Values) []byte {
+	m := hmac.New(sha256.New, secret)
+	put := func(s string) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		m.Write(n[:])
+		m.Write([]byte(s))
+	}
+	sum := sha256.Sum256(body)
+	for _, s := range []string{"stile forward 1", r.Method, r.Host, r.URL.RequestURI(), string(sum[:]), v.Get("from"), v.Get("to"), v.Get("peer"), v.Get("at"), v.Get("nonce"), v.Get("names")} {
+		put(s)
+	}
+	for name := range strings.SplitSeq(v.Get("names"), ",") {
+		all := r.Header[name]
+		put(strconv.Itoa(len(all)))
+		for _, s := range all {
+			put(s)
+		}
+	}
+	return m.Sum(nil)
+}
+
+// The errors of Verifier.Verify.
+var (
+	ErrForged = errors.New("the request shows no proof of a host of this cluster")
+	ErrLate   = errors.New("the proof of the request is of another time")
+	ErrAgain  = errors.New("the proof of the request was shown before")
+)
+
+// Verifier tells requests of hosts from others. Its methods are safe for concurrent use.
+type Verifier struct {
+	Secret []byte
+
+	mu        sync.Mutex
+	turned    time.Time
+	now, last map[string]struct{} // nonces that were shown, of this window and the one before
+}
+
+// Verify checks the proof of a request with that body, at a time by the clock that the hosts
+// share. It takes out of its head what the proof does not cover, and the proof.
+func (f *Verifier) Verify(r *http.Request, body []byte, now time.Time) (Claim, error) {
+	text := r.Header[Proof]
+	if len(text) != 1 || len(text[0]) > maxProof {
+		return Claim{}, ErrForged
+	}
+	v, err := url.ParseQuery(text[0])
+	if err != nil {
+		return Claim{}, ErrForged
+	}
+	got, err := hex.DecodeString(v.Get("code"))
+	if err != nil || subtle.ConstantTimeCompare(got, code(f.Secret, r, body, v)) != 1 {
+		return Claim{}, ErrForged
+	}
+	ms, err := strconv.ParseInt(v.Get("at"), 10, 64)
+	if err != nil {
+		return Claim{}, ErrForged
+	}
+	c := Claim{From: v.Get("from"), To: v.Get("to"), Peer: v.Get("peer"), At: time.UnixMilli(ms)}
+	if d := now.Sub(c.At); d > Window || d < -Window {
+		return Claim{}, ErrLate
+	}
+	if !f.fresh(v.Get("nonce"), now) {
+		return Claim{}, ErrAgain
+	}
+	names := strings.Split(v.Get("names"), ",")
+	for name := range r.Header {
+		if !slices.Contains(names, name) && !slices.Contains(ofConnection, name) {
+			delete(r.Header, name)
+		}
+	}
+	return c, nil
+}
+
+// fresh notes a nonce, and reports whether it is new. A proof is good for Window before and
+// after its time: nonces of two such spans are kept.
+func (f *Verifier) fresh(nonce string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.turned) >= 2*Window {
+		if f.last = f.now; now.Sub(f.turned) >= 4*Window {
+			f.last = nil
+		}
+		f.now, f.turned = map[string]struct{}{}, now
+	}
+	if _, shown := f.last[nonce]; shown {
+		return false
+	}
+	if _, shown := f.now[nonce]; shown {
+		return false
+	}
+	f.now[nonce] = struct{}{}
+	return true
+}
+
+// Events passes server-sent events on, each whole or not at all, and knows the id of the last one.
+type Events struct {
+	Last string // id
+	rest []byte
+}
+
+// maxEvent bounds an event that has not ended.
+const maxEvent = 16 << 20
+
+// ErrLong means that an event is longer than events are.
+var ErrLong = errors.New("forward: an event without an end")
+
+// Whole takes what came, and returns the events that are whole by now. What it returns is good
+// until the next call.
+func (e *Events) Whole(p []byte) ([]byte, error) {
+	e.rest = append(e.rest, p...)
+	end := strings.LastIndex(string(e.rest), "\n\n") + 2
+	if end < 2 {
+		if len(e.rest) > maxEvent {
+			return nil, ErrLong
+		}
+		return nil, nil
+	}
+	whole := e.rest[:end:end]
+	e.rest = append([]byte(nil), e.rest[end:]...)
+	for line := range strings.SplitSeq(string(whole), "\n") {
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			e.Last = id
+		}
+	}
+	return whole, nil
+}

@@ -1,0 +1,459 @@
+// Package membership keeps a host among those that share its journal: it renews the host's
+// lease, claims and releases the sessions that the host runs, and takes up what dead hosts left.
+//
+// Invariants:
+//   - a host whose lease cannot be renewed is told so before the lease ends by the database's
+//     clock, once, and has no lease until it has joined again, as another one;
+//   - a session is claimed before it is loaded, and released when nothing of it runs any more;
+//   - what a dead host left is offered to this host at a pace, and is this host's only when it
+//     has claimed it: of several hosts one gets it.
+//
+// It runs no session and reads no journal. Whether a session may be written to, the fence says.
+package membership
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/internal/lease"
+)
+
+// Config is what a Member needs.
+type Config struct {
+	Table   lease.Table // the member's to close
+	Address string      // where other hosts reach this one
+	Version string
+	Lease   time.Duration
+	Log     *zap.Logger
+	// Lost has the host stop all that it runs: it has no lease any more. It must not wait for that.
+	Lost func()
+	// Idle has the host give up what is idle, while it drains. It must not wait for that.
+	Idle func()
+	// Gone is called when the lease of another host is over.
+	Gone func()
+	// Take takes up a session that a dead host had. It reports whether the session is dealt with;
+	// else it stays the dead host's, for another host to take.
+	Take func(ctx context.Context, sid string) (done bool)
+	// PerSecond bounds how many sessions of dead hosts are taken up in a second.
+	PerSecond int
+	// Count counts what happens, for metrics; nil counts nothing.
+	Count func(Event)
+}
+
+// Event is something that metrics count.
+type Event string
+
+// The events.
+const (
+	Renewed  Event = "renewed"   // the lease was renewed
+	Missed   Event = "missed"    // an attempt to renew it failed
+	Lost     Event = "lost"      // it was over
+	Claimed  Event = "claimed"   // a session became this host's
+	Refused  Event = "refused"   // a session is another host's
+	Released Event = "released"  // a session was given up
+	TookOver Event = "took_over" // a session of a dead host was dealt with here
+)
+
+// page is how many sessions of a dead host are looked at at once.
+const page = 64
+
+// Member is this host among the others. Its methods are safe for concurrent use.
+type Member struct {
+	cfg    Config
+	began  time.Time
+	term   lease.Term   // until Start
+	until  atomic.Int64 // up to which the lease is held, since began; 0 without one
+	id     atomic.Pointer[uuid.UUID]
+	others atomic.Pointer[[]lease.Host] // at the last renewal, this host included
+	clock  atomic.Pointer[reading]
+	drains atomic.Bool
+
+	// flight is held to release sessions, and shared to claim one: a session is not claimed
+	// while the word that gives it up is under way.
+	flight  sync.RWMutex
+	mu      sync.Mutex
+	held    map[string]struct{}
+	pending map[string]struct{} // of those, the ones that are to be released
+
+	release chan struct{} // capacity 1
+	dead    chan []uuid.UUID
+	ctx     context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+}
+
+// reading is what the database's clock said, and when.
+type reading struct{ said, at time.Time }
+
+// Join makes this host one of those that share a journal. Sessions can be claimed from then on;
+// the lease is renewed from Start on.
+func Join(ctx context.Context, cfg Config) (*Member, error) {
+	m := &Member{
+		cfg: cfg, began: time.Now(), held: map[string]struct{}{}, pending: map[string]struct{}{},
+		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1),
+	}
+	if m.cfg.Count == nil {
+		m.cfg.Count = func(Event) {}
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	term, err := m.join(ctx)
+	if err != nil {
+		m.stop()
+		return nil, err
+	}
+	m.term = term
+	return m, nil
+}
+
+// Start renews the lease from now on, and takes up what dead hosts leave.
+func (m *Member) Start() {
+	m.work.Go(func() { m.renew(m.term) })
+	m.work.Go(m.givesUp)
+	m.work.Go(m.takeOver)
+}
+
+// join enters this host under a new id.
+func (m *Member) join(ctx context.Context) (lease.Term, error) {
+	term := lease.Term{Length: m.cfg.Lease}
+	id := uuid.New()
+	self := lease.Host{ID: id, Address: m.cfg.Address, Version: m.cfg.Version, Left: m.cfg.Lease}
+	if err := m.cfg.Table.Join(ctx, self, m.cfg.Lease); err != nil {
+		return term, err
+	}
+	sent := time.Now()
+	ok, now, hosts, err := m.cfg.Table.Renew(ctx, id, m.cfg.Lease, m.drains.Load())
+	if err != nil {
+		return term, err
+	}
+	if !ok {
+		return term, lease.Lost()
+	}
+	term.Renewed(sent)
+	m.id.Store(&id)
+	m.note(&term, now, hosts)
+	return term, nil
+}
+
+// note keeps what a renewal has told.
+func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
+	m.until.Store(int64(term.Until().Sub(m.began)))
+	m.clock.Store(&reading{said: now, at: time.Now()})
+	m.others.Store(&hosts)
+	self := m.ID()
+	var dead []uuid.UUID
+	for i := range hosts {
+		switch h := &hosts[i]; {
+		case h.ID == self:
+			if h.Draining {
+				m.drains.Store(true)
+			}
+		case !h.Live():
+			dead = append(dead, h.ID)
+		}
+	}
+	if m.drains.Load() {
+		m.cfg.Idle()
+		return
+	}
+	if len(dead) == 0 {
+		return
+	}
+	select {
+	case m.dead <- dead:
+	default: // it is at it
+	}
+}
+
+// ID is this host's.
+func (m *Member) ID() uuid.UUID { return *m.id.Load() }
+
+// Held reports whether this host has its lease. It asks nobody.
+func (m *Member) Held() bool { return int64(time.Since(m.began)) < m.until.Load() }
+
+// Now is the time by the database's clock, about.
+func (m *Member) Now() time.Time {
+	r := m.clock.Load()
+	return r.said.Add(time.Since(r.at))
+}
+
+// Hosts lists the hosts as the last renewal found them.
+func (m *Member) Hosts() []lease.Host { return *m.others.Load() }
+
+// Draining reports whether this host takes no further sessions.
+func (m *Member) Draining() bool { return m.drains.Load() }
+
+// Drain has this host take no further sessions, and others know it with the next renewal.
+func (m *Member) Drain() { m.drains.Store(true) }
+
+// renew keeps the lease until the member leaves.
+func (m *Member) renew(term lease.Term) {
+	next := term.Next()
+	for m.sleep(time.Until(next)) {
+		if !term.Held(time.Now()) {
+			m.lose()
+			var ok bool
+			if term, ok = m.rejoin(); !ok {
+				return
+			}
+			next = term.Next()
+			continue
+		}
+		sent := time.Now()
+		ctx, cancel := context.WithDeadline(m.ctx, term.Until())
+		ok, now, hosts, err := m.cfg.Table.Renew(ctx, m.ID(), m.cfg.Lease, m.drains.Load())
+		cancel()
+		switch {
+		case m.ctx.Err() != nil:
+			return
+		case err != nil:
+			m.cfg.Count(Missed)
+			m.cfg.Log.Warn("the lease of this host cannot be renewed", zap.Error(err))
+			next = time.Now().Add(m.cfg.Lease / 16)
+			if end := term.Until(); end.Before(next) {
+				next = end
+			}
+		case !ok:
+			term.Refused()
+			next = time.Now()
+		case term.Held(time.Now()): // else the next round finds out
+			m.cfg.Count(Renewed)
+			term.Renewed(sent)
+			m.note(&term, now, hosts)
+			next = term.Next()
+		}
+	}
+}
+
+// sleep waits, and reports whether to go on.
+func (m *Member) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-m.ctx.Done():
+	}
+	return m.ctx.Err() == nil
+}
+
+// lose has the host stop what it runs.
+func (m *Member) lose() {
+	m.until.Store(0)
+	m.cfg.Count(Lost)
+	m.cfg.Log.Error("this host has lost its lease: it stops its sessions, and others take them up")
+	m.cfg.Lost()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.held)
+	clear(m.pending)
+}
+
+// rejoin enters this host again, as another one. It reports false when the member leaves.
+func (m *Member) rejoin() (term lease.Term, ok bool) {
+	for m.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Lease)
+		term, err := m.join(ctx)
+		cancel()
+		if err == nil {
+			m.cfg.Log.Info("this host has a lease again")
+			return term, true
+		}
+		if !m.sleep(m.cfg.Lease / 4) {
+			break
+		}
+	}
+	return term, false
+}
+
+// Claim makes a session this host's. The error of one that another live host has is
+// lease.Refuse's.
+func (m *Member) Claim(ctx context.Context, sid string) error {
+	if !m.Held() {
+		return lease.Lost()
+	}
+	m.flight.RLock()
+	defer m.flight.RUnlock()
+	id := m.ID()
+	m.mu.Lock()
+	delete(m.pending, sid)
+	_, mine := m.held[sid]
+	m.mu.Unlock()
+	if mine {
+		return nil
+	}
+	owner, err := m.cfg.Table.Claim(ctx, id, sid)
+	switch {
+	case err != nil:
+		return err
+	case owner.ID == uuid.UUID{}:
+		return lease.Lost()
+	case owner.ID != id:
+		m.cfg.Count(Refused)
+		return lease.Refuse(sid, owner)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ID() != id || !m.Held() {
+		return lease.Lost()
+	}
+	m.cfg.Count(Claimed)
+	m.held[sid] = struct{}{}
+	return nil
+}
+
+// GiveUp gives a session up of which nothing runs any more. It does not wait.
+func (m *Member) GiveUp(sid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, mine := m.held[sid]; !mine {
+		return
+	}
+	m.pending[sid] = struct{}{}
+	select {
+	case m.release <- struct{}{}:
+	default:
+	}
+}
+
+// givesUp gives up what is released, many at once.
+func (m *Member) givesUp() {
+	for {
+		select {
+		case <-m.release:
+		case <-m.ctx.Done():
+			return
+		}
+		if !m.flush(m.ctx) && !m.sleep(m.cfg.Lease/4) {
+			return
+		}
+	}
+}
+
+// flush gives up what is released. It reports whether that is done.
+func (m *Member) flush(ctx context.Context) bool {
+	m.flight.Lock()
+	defer m.flight.Unlock()
+	m.mu.Lock()
+	sids := make([]string, 0, len(m.pending))
+	for sid := range m.pending {
+		sids = append(sids, sid)
+	}
+	m.mu.Unlock()
+	if len(sids) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Lease)
+	defer cancel()
+	err := m.cfg.Table.GiveUp(ctx, m.ID(), sids)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		select {
+		case m.release <- struct{}{}: // again, later
+		default:
+		}
+		return false
+	}
+	for _, sid := range sids {
+		m.cfg.Count(Released)
+		delete(m.held, sid)
+		delete(m.pending, sid)
+	}
+	return true
+}
+
+// Sessions counts those that are this host's.
+func (m *Member) Sessions() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.held)
+}
+
+// Owner returns the live host that has a session; held is false when none has.
+func (m *Member) Owner(ctx context.Context, sid string) (owner lease.Host, held bool, err error) {
+	m.mu.Lock()
+	_, mine := m.held[sid]
+	m.mu.Unlock()
+	if mine && m.Held() {
+		return lease.Host{ID: m.ID(), Address: m.cfg.Address, Version: m.cfg.Version, Draining: m.drains.Load(), Left: m.cfg.Lease}, true, nil
+	}
+	owners, err := m.cfg.Table.Owners(ctx, sid)
+	owner, held = owners[sid]
+	return owner, held, err
+}
+
+// Elsewhere returns those of the sessions that other live hosts have.
+func (m *Member) Elsewhere(ctx context.Context, sids []string) (map[string]lease.Host, error) {
+	owners, err := m.cfg.Table.Owners(ctx, sids...)
+	for sid, h := range owners {
+		if h.ID == m.ID() {
+			delete(owners, sid)
+		}
+	}
+	return owners, err
+}
+
+// takeOver takes up what dead hosts leave.
+func (m *Member) takeOver() {
+	known := map[uuid.UUID]bool{}
+	for {
+		var dead []uuid.UUID
+		select {
+		case dead = <-m.dead:
+		case <-m.ctx.Done():
+			return
+		}
+		now := map[uuid.UUID]bool{}
+		for _, id := range dead {
+			if now[id] = true; !known[id] {
+				m.cfg.Gone()
+			}
+			if !m.takeOf(id) {
+				return
+			}
+		}
+		known = now
+	}
+}
+
+// takeOf looks at the sessions that a dead host left. It reports whether to go on.
+func (m *Member) takeOf(dead uuid.UUID) bool {
+	sids, err := m.cfg.Table.Left(m.ctx, dead, m.ID(), page)
+	if err != nil {
+		if m.ctx.Err() == nil {
+			m.cfg.Log.Warn("the sessions of a host that is gone cannot be listed", zap.Error(err))
+		}
+		return m.ctx.Err() == nil
+	}
+	for _, sid := range sids {
+		if !m.Held() || m.drains.Load() {
+			return m.ctx.Err() == nil
+		}
+		if m.cfg.Take(m.ctx, sid) {
+			m.cfg.Count(TookOver)
+			// What was claimed is not the dead host's any more, and is not touched by this.
+			if err := m.cfg.Table.GiveUp(m.ctx, dead, []string{sid}); err != nil && m.ctx.Err() == nil {
+				m.cfg.Log.Warn("a session of a host that is gone stays its own", zap.String("SID", sid), zap.Error(err))
+			}
+		}
+		if !m.sleep(time.Second / time.Duration(m.cfg.PerSecond)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Resign ends the lease. Sessions that were not released are for others to take.
+func (m *Member) Resign(ctx context.Context) error {
+	m.stop()
+	m.work.Wait()
+	m.flush(ctx)
+	m.until.Store(0)
+	err := m.cfg.Table.Resign(ctx, m.ID())
+	m.cfg.Table.Close()
+	return err
+}

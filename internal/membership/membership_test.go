@@ -1,0 +1,365 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/internal/lease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table is a database in memory, with a clock that is some hours off.
+type table struct {
+	mu     sync.Mutex
+	hosts  map[uuid.UUID]*row
+	leases map[string]uuid.UUID
+	away   bool          // no answer comes
+	slow   time.Duration // what each answer takes, on its way back
+}
+
+type row struct {
+	lease.Host
+	until time.Time
+}
+
+var errAway = errors.New("the database does not answer")
+
+func newTable() *table {
+	return &table{hosts: map[uuid.UUID]*row{}, leases: map[string]uuid.UUID{}}
+}
+
+func (d *table) now() time.Time { return time.Now().Add(7 * time.Hour) }
+
+func (d *table) live(id uuid.UUID) bool {
+	h := d.hosts[id]
+	return h != nil && h.until.After(d.now())
+}
+
+// at does something in the database, and answers.
+func (d *table) at(ctx context.Context, do func()) error {
+	d.mu.Lock()
+	away, slow := d.away, d.slow
+	if !away {
+		do()
+	}
+	d.mu.Unlock()
+	if away {
+		<-ctx.Done()
+		return errAway
+	}
+	select {
+	case <-time.After(slow):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *table) set(away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away = away
+}
+
+func (d *table) Join(ctx context.Context, host lease.Host, length time.Duration) error {
+	return d.at(ctx, func() {
+		for _, h := range d.hosts {
+			if h.Address == host.Address && h.until.After(d.now()) {
+				h.until = d.now()
+			}
+		}
+		d.hosts[host.ID] = &row{host, d.now().Add(length)}
+	})
+}
+
+func (d *table) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
+	err = d.at(ctx, func() {
+		if ok = d.live(id); ok {
+			d.hosts[id].until = d.now().Add(length)
+			d.hosts[id].Draining = d.hosts[id].Draining || draining
+		}
+		now, all = d.now(), d.list()
+	})
+	return ok, now, all, err
+}
+
+func (d *table) list() (all []lease.Host) {
+	for _, h := range d.hosts {
+		one := h.Host
+		one.Left = h.until.Sub(d.now())
+		all = append(all, one)
+	}
+	return all
+}
+
+func (d *table) Hosts(ctx context.Context) (all []lease.Host, err error) {
+	err = d.at(ctx, func() { all = d.list() })
+	return all, err
+}
+
+func (d *table) Drain(ctx context.Context, id uuid.UUID) (there bool, err error) {
+	err = d.at(ctx, func() {
+		if there = d.live(id); there {
+			d.hosts[id].Draining = true
+		}
+	})
+	return there, err
+}
+
+func (d *table) Resign(ctx context.Context, id uuid.UUID) error {
+	return d.at(ctx, func() {
+		if d.live(id) {
+			d.hosts[id].until = d.now()
+		}
+	})
+}
+
+func (d *table) Claim(ctx context.Context, id uuid.UUID, sid string) (owner lease.Host, err error) {
+	err = d.at(ctx, func() {
+		switch has, ok := d.leases[sid]; {
+		case !d.live(id):
+		case ok && has != id && d.live(has):
+			owner = d.hosts[has].Host
+		default:
+			d.leases[sid], owner = id, d.hosts[id].Host
+		}
+	})
+	return owner, err
+}
+
+func (d *table) Owners(ctx context.Context, sids ...string) (map[string]lease.Host, error) {
+	owners := map[string]lease.Host{}
+	err := d.at(ctx, func() {
+		for _, sid := range sids {
+			if id, ok := d.leases[sid]; ok && d.live(id) {
+				owners[sid] = d.hosts[id].Host
+			}
+		}
+	})
+	return owners, err
+}
+
+func (d *table) GiveUp(ctx context.Context, id uuid.UUID, sids []string) error {
+	return d.at(ctx, func() {
+		for _, sid := range sids {
+			if d.leases[sid] == id {
+				delete(d.leases, sid)
+			}
+		}
+	})
+}
+
+func (d *table) Left(ctx context.Context, id, _ uuid.UUID, limit int) (sids []string, err error) {
+	err = d.at(ctx, func() {
+		for sid, has := range d.leases {
+			if has == id {
+				sids = append(sids, sid)
+			}
+		}
+		if slices.Sort(sids); len(sids) == 0 && !d.live(id) {
+			delete(d.hosts, id)
+		}
+	})
+	return sids[:min(limit, len(sids))], err
+}
+
+func (d *table) Close() {}
+
+// node is a host on a table, and what it was told.
+type node struct {
+	*Member
+	lost  chan time.Time
+	taken chan string
+	done  bool // what Take answers
+}
+
+func (d *table) join(t *testing.T, address string) *node {
+	t.Helper()
+	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 64), done: true}
+	var err error
+	n.Member, err = Join(t.Context(), Config{
+		Table: d, Address: address, Lease: lease.Default, Log: zap.NewNop(), PerSecond: 50,
+		Lost: func() { n.lost <- time.Now() }, Gone: func() {}, Idle: func() {},
+		Take: func(ctx context.Context, sid string) bool {
+			if err := n.Claim(ctx, sid); err != nil {
+				return true // another one has it
+			}
+			n.taken <- sid
+			return n.done
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	return n
+}
+
+func leave(t *testing.T, all ...*node) {
+	t.Helper()
+	for _, n := range all {
+		if err := n.Resign(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a, b := d.join(t, "a"), d.join(t, "b")
+		ctx := t.Context()
+		if err := a.Claim(ctx, "s"); err != nil {
+			t.Fatal(err)
+		}
+		err := b.Claim(ctx, "s")
+		if owner, ok := lease.Owner(err); !ok || owner.ID != a.ID() {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(time.Hour) // the lease is renewed all the time
+		if owner, held, err := b.Owner(ctx, "s"); err != nil || !held || owner.ID != a.ID() {
+			t.Errorf("%+v, %v, %v", owner, held, err)
+		}
+		if d := time.Until(b.Now()); d != 7*time.Hour {
+			t.Errorf("the clock of the database is %v ahead", d)
+		}
+		// Given up and claimed again: the one that came last counts.
+		a.GiveUp("s")
+		if err := a.Claim(ctx, "s"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if owner, held, _ := b.Owner(ctx, "s"); !held || owner.ID != a.ID() || a.Sessions() != 1 {
+			t.Error("a session that was claimed again is given up")
+		}
+		a.GiveUp("s")
+		synctest.Wait()
+		if a.Sessions() != 0 {
+			t.Errorf("%d sessions are held", a.Sessions())
+		}
+		if err := b.Claim(ctx, "s"); err != nil {
+			t.Errorf("a session that was given up: %v", err)
+		}
+		leave(t, a, b)
+	})
+}
+
+// A host that cannot renew its lease has stopped before the database says that it is over, however
+// long answers take; and comes back as another one.
+func TestLostLease(t *testing.T) {
+	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 700 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newTable()
+			d.slow = slow
+			a := d.join(t, "a")
+			if err := a.Claim(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			id := a.ID()
+			d.set(true)
+			at := <-a.lost
+			d.mu.Lock()
+			left := d.hosts[id].until.Sub(d.now())
+			d.mu.Unlock()
+			if left <= 0 || left > lease.Default/2 {
+				t.Errorf("with answers after %v it stops %v before the end", slow, left)
+			}
+			if a.Held() || time.Since(at) != 0 {
+				t.Error("it believes in its lease")
+			}
+			if err := a.Claim(t.Context(), "t"); err == nil {
+				t.Error("a host without a lease claims a session")
+			}
+			d.set(false)
+			time.Sleep(2 * lease.Default)
+			if !a.Held() || a.ID() == id || len(a.lost) != 0 {
+				t.Errorf("held %v, as %v", a.Held(), a.ID())
+			}
+			// What it had is a dead host's now, and it is the first to find that.
+			if sid := <-a.taken; sid != "s" {
+				t.Errorf("takes %s", sid)
+			}
+			leave(t, a)
+		})
+	}
+}
+
+// The sessions of a dead host are taken up by the others, each once, at a pace.
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a, b, c := d.join(t, "a"), d.join(t, "b"), d.join(t, "c")
+		const n = 150
+		for i := range n {
+			if err := a.Claim(t.Context(), string(rune('0'+i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.stop() // it dies: it does not even leave
+		a.work.Wait()
+		got, began := map[string]int{}, time.Now()
+		for range n {
+			select {
+			case sid := <-b.taken:
+				got[sid]++
+			case sid := <-c.taken:
+				got[sid]++
+			}
+		}
+		for sid, times := range got {
+			if times != 1 {
+				t.Errorf("%s is taken up %d times", sid, times)
+			}
+		}
+		if took := time.Since(began); took < lease.Default || took > 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+		time.Sleep(time.Minute)
+		if len(b.taken)+len(c.taken) != 0 || b.Sessions()+c.Sessions() != n || len(b.Hosts()) != 2 {
+			t.Errorf("%d and %d sessions at %d hosts", b.Sessions(), c.Sessions(), len(b.Hosts()))
+		}
+		leave(t, b, c)
+	})
+}
+
+// A host that drains takes nothing over; one that leaves says so, and nobody waits for the end of
+// its lease.
+func TestDrainAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a, b, c := d.join(t, "a"), d.join(t, "b"), d.join(t, "c")
+		if there, err := d.Drain(t.Context(), b.ID()); !there || err != nil {
+			t.Fatal(err)
+		}
+		c.Drain()
+		time.Sleep(lease.Default)
+		if !b.Draining() || !c.Draining() {
+			t.Error("a host does not know that it drains")
+		}
+		if err := b.Claim(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		leave(t, b)
+		if sid := <-a.taken; sid != "s" || time.Since(began) > lease.Default/2 {
+			t.Errorf("takes %s after %v", sid, time.Since(began))
+		}
+		leave(t, a)
+		time.Sleep(time.Minute)
+		if len(c.taken) != 0 {
+			t.Error("a host that drains takes a session over")
+		}
+		leave(t, c)
+	})
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed14be6753/stile/internal/lease"
+	"github.com/seed14be6753/stile/journal"
+)
+
+// hostConns bounds the connections on which a host deals with leases. They are apart from
+// those of readers: a renewal must not wait behind a long history.
+const hostConns = 3
+
+// hosts is the lease.Table of a journal. Its methods are safe for concurrent use.
+type hosts struct {
+	store *Store
+	pool  *pgxpool.Pool
+}
+
+// Hosts opens what the hosts of this journal know of each other. Only hosts that forward
+// requests to each other need it: without it no statement is about leases.
+func (s *Store) Hosts() (lease.Table, error) {
+	if s.opts.ReadOnly {
+		return nil, journal.Fail(journal.ReasonReadOnly, nil, "the journal was opened for reading")
+	}
+	conf, err := pgxpool.ParseConfig("")
+	if err != nil {
+		return nil, s.failure(err, "preparing connections")
+	}
+	conf.ConnConfig = s.config()
+	// Leases are not worth a wait for the disk, whatever else the journal promises.
+	conf.ConnConfig.RuntimeParams["synchronous_commit"] = Off
+	conf.MaxConns, conf.MinConns, conf.MaxConnIdleTime = hostConns, 0, 5*time.Minute
+	pool, err := pgxpool.NewWithConfig(s.life, conf)
+	if err != nil {
+		return nil, s.failure(err, "preparing connections")
+	}
+	return &hosts{store: s, pool: pool}, nil
+}
+
+// Close implements lease.Table.
+func (h *hosts) Close() { h.pool.Close() }
+
+const (
+	// A host that starts at an address ends the lease of the one that was there before.
+	sqlOust = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE address = $1 AND id <> $2"
+	sqlJoin = "INSERT INTO hosts (id, address, version, draining, until) VALUES ($1, $2, $3, false, clock_timestamp() + $4::interval)"
+	// A lease that was over is not renewed: others may have acted on its end.
+	sqlRenew     = `UPDATE hosts SET until = clock_timestamp() + $2::interval, draining = draining OR $3 WHERE id = $1 AND until > clock_timestamp()`
+	sqlEveryHost = `SELECT id, address, version, draining, (extract(epoch FROM until - clock_timestamp()) * 1000000)::bigint FROM hosts ORDER BY address, id`
+	sqlDrain     = "UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp()"
+	sqlLeave     = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1"
+
+	// A session is the claimer's, if the claimer's own lease goes on, and no live host has it.
+	sqlClaim = `INSERT INTO leases (sid, host) SELECT $1, id FROM hosts WHERE id = $2 AND until > clock_timestamp()
+		ON CONFLICT (sid) DO UPDATE SET host = excluded.host
+		WHERE leases.host = excluded.host OR NOT EXISTS (SELECT FROM hosts h WHERE h.id = leases.host AND h.until > clock_timestamp())
+		RETURNING host`
+	sqlOwners = `SELECT l.sid, h.id, h.address, h.version, h.draining, (extract(epoch FROM h.until - clock_timestamp()) * 1000000)::bigint
+		FROM leases l JOIN hosts h ON h.id = l.host WHERE l.sid = ANY($1) AND h.until > clock_timestamp()`
+	sqlRelease = "DELETE FROM leases WHERE host = $1 AND sid = ANY($2)"
+
+	// What a dead host has left.
+	sqlLeft   = "SELECT sid FROM leases WHERE host = $1 ORDER BY hashtextextended(sid, $2) LIMIT $3"
+	sqlForget = "DELETE FROM hosts h WHERE id = $1 AND until <= clock_timestamp() AND NOT EXISTS (SELECT FROM leases WHERE host = h.id)"
+)
+
+// Join implements lease.Table.
+func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration) error {
+	err := pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlOust, host.Address, host.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, sqlJoin, host.ID, host.Address, host.Version, length)
+		return err
+	})
+	return h.failure(err, "entering this host")
+}
+
+// Renew implements lease.Table.
+func (h *hosts) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
+	b := &pgx.Batch{}
+	b.Queue(sqlRenew, id, length, draining)
+	b.Queue("SELECT clock_timestamp()")
+	b.Queue(sqlEveryHost)
+	r := h.pool.SendBatch(ctx, b)
+	defer func() { _ = r.Close() }() // its statements have told
+	tag, err := r.Exec()
+	if err != nil {
+		return false, now, nil, h.failure(err, "renewing the lease")
+	}
+	if err = r.QueryRow().Scan(&now); err == nil {
+		var rows pgx.Rows
+		if rows, err = r.Query(); err == nil {
+			all, err = pgx.CollectRows(rows, scanHost)
+		}
+	}
+	return tag.RowsAffected() == 1, now, all, h.failure(err, "listing hosts")
+}
+
+// Hosts implements lease.Table.
+func (h *hosts) Hosts(ctx context.Context) ([]lease.Host, error) {
+	rows, err := h.pool.Query(ctx, sqlEveryHost)
+	if err != nil {
+		return nil, h.failure(err, "listing hosts")
+	}
+	all, err := pgx.CollectRows(rows, scanHost)
+	return all, h.failure(err, "listing hosts")
+}
+
+func scanHost(row pgx.CollectableRow) (host lease.Host, err error) {
+	var left int64
+	err = row.Scan(&host.ID, &host.Address, &host.Version, &host.Draining, &left)
+	host.Left = time.Duration(left) * time.Microsecond
+	return host, err
+}
+
+// Drain implements lease.Table.
+func (h *hosts) Drain(ctx context.Context, id uuid.UUID) (there bool, err error) {
+	tag, err := h.pool.Exec(ctx, sqlDrain, id)
+	return tag.RowsAffected() == 1, h.failure(err, "draining a host")
+}
+
+// Resign implements lease.Table.
+func (h *hosts) Resign(ctx context.Context, id uuid.UUID) error {
+	_, err := h.pool.Exec(ctx, sqlLeave, id)
+	return h.failure(err, "ending the lease")
+}
+
+// Claim implements lease.Table.
+func (h *hosts) Claim(ctx context.Context, id uuid.UUID, sid string) (owner lease.Host, err error) {
+	for range rounds {
+		var got uuid.UUID
+		err = h.pool.QueryRow(ctx, sqlClaim, sid, id).Scan(&got)
+		if err == nil {
+			return lease.Host{ID: got}, nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return owner, h.failure(err, "claiming a session")
+		}
+		owners, err := h.Owners(ctx, sid)
+		if owner, held := owners[sid]; err != nil || held {
+			return owner, err
+		}
+		var live bool // else the owner's lease has ended in between
+		if err = h.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM hosts WHERE id = $1 AND until > clock_timestamp())", id).Scan(&live); err != nil || !live {
+			return lease.Host{}, h.failure(err, "claiming a session")
+		}
+	}
+	return lease.Host{}, journal.Fail(journal.ReasonBusy, nil, "session %s: its owner changes faster than it can be read", sid)
+}
+
+// Owners implements lease.Table.
+func (h *hosts) Owners(ctx context.Context, sids ...string) (map[string]lease.Host, error) {
+	owners := map[string]lease.Host{}
+	rows, err := h.pool.Query(ctx, sqlOwners, sids)
+	if err == nil {
+		var sid string
+		var host lease.Host
+		var left int64
+		_, err = pgx.ForEachRow(rows, []any{&sid, &host.ID, &host.Address, &host.Version, &host.Draining, &left}, func() error {
+			host.Left = time.Duration(left) * time.Microsecond
+			owners[sid] = host
+			return nil
+		})
+	}
+	return owners, h.failure(err, "looking for the hosts of sessions")
+}
+
+// GiveUp implements lease.Table.
+func (h *hosts) GiveUp(ctx context.Context, id uuid.UUID, sids []string) error {
+	_, err := h.pool.Exec(ctx, sqlRelease, id, sids)
+	return h.failure(err, "releasing sessions")
+}
+
+// Left implements lease.Table.
+func (h *hosts) Left(ctx context.Context, id, asker uuid.UUID, limit int) ([]string, error) {
+	rows, err := h.pool.Query(ctx, sqlLeft, id, int64(binary.BigEndian.Uint64(asker[8:])), limit)
+	var sids []string
+	if err == nil {
+		sids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err == nil && len(sids) == 0 {
+		_, err = h.pool.Exec(ctx, sqlForget, id)
+	}
+	return sids, h.failure(err, "listing the sessions of a host")
+}
+
+func (h *hosts) failure(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	return h.store.ended(h.store.readFailure(err, what))
+}

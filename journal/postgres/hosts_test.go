@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed14be6753/stile/internal/lease"
+	"github.com/seed14be6753/stile/internal/postgrestest"
+)
+
+// Hosts on one database: who has a session has it until it gives it up, or its lease is over by
+// the database's clock, and of several that want it one gets it.
+func TestLeases(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	ctx := t.Context()
+	s := open(t, Options{URL: u, Schema: postgrestest.Schema(t, u)})
+	table, err := s.Hosts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	join := func(address string) uuid.UUID {
+		t.Helper()
+		id := uuid.New()
+		if err := table.Join(ctx, lease.Host{ID: id, Address: address, Version: "v"}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	claim := func(id uuid.UUID, sid string) uuid.UUID {
+		t.Helper()
+		owner, err := table.Claim(ctx, id, sid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return owner.ID
+	}
+	a, b := join("a:1"), join("b:1")
+	for _, id := range []uuid.UUID{a, a, b} {
+		if claim(id, "s") != a {
+			t.Error("a session has another owner than the host that claimed it")
+		}
+	}
+	if owners, err := table.Owners(ctx, "s", "other"); err != nil || len(owners) != 1 || owners["s"].ID != a || owners["s"].Address != "a:1" || !(owners["s"].Left > 0) {
+		t.Errorf("%+v, %v", owners, err)
+	}
+	if err := table.GiveUp(ctx, b, []string{"s"}); err != nil || claim(b, "s") != a {
+		t.Errorf("another host gave the session up: %v", err)
+	}
+	if err := table.GiveUp(ctx, a, []string{"s"}); err != nil || claim(b, "s") != b {
+		t.Errorf("a session that was given up: %v", err)
+	}
+
+	// The lease of a host ends with all that it has, and is not renewed.
+	ok, now, hosts, err := table.Renew(ctx, b, time.Minute, true)
+	if err != nil || !ok || len(hosts) != 2 || time.Since(now).Abs() > time.Hour {
+		t.Fatalf("%v, %v, %+v, %v", ok, now, hosts, err)
+	}
+	if i := slices.IndexFunc(hosts, func(h lease.Host) bool { return h.ID == b }); i < 0 || !hosts[i].Draining {
+		t.Errorf("%+v", hosts)
+	}
+	if err := table.Resign(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if ok, _, _, err := table.Renew(ctx, b, time.Minute, false); ok || err != nil {
+		t.Errorf("a lease that was over is renewed: %v", err)
+	}
+	if got := claim(b, "fresh"); got != (uuid.UUID{}) {
+		t.Errorf("a host without a lease has claimed a session")
+	}
+	if owners, err := table.Owners(ctx, "s"); len(owners) != 0 || err != nil {
+		t.Errorf("%+v, %v", owners, err)
+	}
+	if left, err := table.Left(ctx, b, a, 10); err != nil || !slices.Equal(left, []string{"s"}) {
+		t.Errorf("a dead host has left %v, %v", left, err)
+	}
+	others := []uuid.UUID{a, join("c:1"), join("d:1"), join("e:1")}
+	got := make([]uuid.UUID, len(others))
+	var work sync.WaitGroup
+	for i, id := range others {
+		work.Go(func() {
+			owner, err := table.Claim(ctx, id, "s")
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = owner.ID
+		})
+	}
+	work.Wait()
+	for _, id := range got {
+		if id != got[0] || id == b {
+			t.Errorf("the session of a dead host is %v's", got)
+			break
+		}
+	}
+	if left, err := table.Left(ctx, b, a, 10); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if hosts, err := table.Hosts(ctx); err != nil || slices.ContainsFunc(hosts, func(h lease.Host) bool { return h.ID == b }) {
+		t.Errorf("a dead host that has nothing is remembered: %+v, %v", hosts, err)
+	}
+
+	// A host that starts where one was ends its lease.
+	again := join("a:1")
+	if claim(again, "mine") != again || claim(a, "another") != (uuid.UUID{}) {
+		t.Error("the host before has a lease")
+	}
+	if there, err := table.Drain(ctx, a); there || err != nil {
+		t.Errorf("a dead host drains: %v", err)
+	}
+	if there, err := table.Drain(ctx, again); !there || err != nil {
+		t.Errorf("%v, %v", there, err)
+	}
+}

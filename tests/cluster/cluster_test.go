@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal/postgres"
+)
+
+// text is what a reader has of a run: the deltas, with what was taken back; and it fails for a
+// record that comes twice or not at all.
+func text(t *testing.T, events []event) string {
+	t.Helper()
+	var out []byte
+	last := int64(0)
+	for _, e := range events {
+		var v struct {
+			Seq  int64  `json:"seq"`
+			Off  int    `json:"off"`
+			Text string `json:"text"`
+			Body struct {
+				Text string `json:"text"`
+			} `json:"body"`
+		}
+		if err := json.Unmarshal([]byte(e.data), &v); err != nil {
+			t.Fatalf("%+v: %v", e, err)
+		}
+		switch e.name {
+		case "response": // what was shown of it, if it was shown as it grew
+			if len(out) > 0 && string(out) != v.Body.Text {
+				t.Errorf("the deltas say %q, the record %q", out, v.Body.Text)
+			}
+			out = []byte(v.Body.Text)
+		}
+		switch e.name {
+		case "delta":
+			out = append(out, v.Text...)
+		case "retract":
+			out = out[:v.Off]
+		default:
+			if last > 0 && v.Seq != last+1 {
+				t.Errorf("record %d comes behind %d", v.Seq, last)
+			}
+			last = v.Seq
+		}
+	}
+	return string(out)
+}
+
+// Three hosts on one journal. They are started once, for all that follows.
+func TestCluster(t *testing.T) {
+	w := begin(t, "a", "b", "c")
+	if w == nil {
+		return
+	}
+	for _, one := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{{"any host", anyHost}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}} {
+		t.Run(one.name, func(t *testing.T) {
+			of := *w
+			of.t = t
+			one.test(t, &of)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	w.verified(3)
+}
+
+// The door for hosts lets nobody in without a proof, whatever token is shown.
+func forged(t *testing.T, w *world) {
+	for _, proof := range []string{"", "from=a&to=b&at=1&nonce=0&names=&code=00"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.hosts["a"].private+"/v1/sessions/ada", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if proof != "" {
+			r.Header.Set("Stile-Forwarded", proof)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("the proof %q is answered with %s", proof, resp.Status)
+		}
+	}
+}
+
+// Any host answers for a session that another one runs: submits, streams, waits, cancels.
+func anyHost(t *testing.T, w *world) {
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"ada"}`, http.StatusCreated)
+	submitted := w.follow("b", http.MethodPost, "/v1/sessions/ada/runs?stream=token", `{"input":"one"}`, "")
+	r := w.reply()
+	if r.host != "a" {
+		t.Errorf("the session of a runs at %s", r.host)
+	}
+	followed := w.follow("c", http.MethodGet, "/v1/sessions/ada/runs/1/events", "", "")
+	r.say(t, "Hello ")
+	var heads [2][]event
+	for i, events := range []<-chan event{submitted, followed} {
+		var e event
+		if heads[i], e = w.next(events, "delta"); !strings.Contains(e.data, "Hello ") {
+			t.Errorf("%+v", e)
+		}
+	}
+	r.say(t, "Ada.")
+	r.end()
+	for i, events := range []<-chan event{submitted, followed} {
+		all, _ := w.next(events, "run.end")
+		if got := text(t, append(heads[i], all...)); got != "Hello Ada." {
+			t.Errorf("%q", got)
+		}
+	}
+	if v := w.ask("b", http.MethodGet, "/v1/sessions/ada/runs/1?wait=1m", "", http.StatusOK); v["decision"] != "DONE" {
+		t.Errorf("%v", v)
+	}
+
+	// A cancel at a third host.
+	submitted = w.follow("b", http.MethodPost, "/v1/sessions/ada/runs?stream=token", `{"input":"two"}`, "")
+	r = w.reply()
+	if v := w.ask("c", http.MethodGet, "/v1/sessions/ada", "", http.StatusOK); v["state"] != "running" {
+		t.Errorf("%v", v)
+	}
+	w.ask("c", http.MethodPost, "/v1/sessions/ada/runs/2/cancel", "", http.StatusNoContent)
+	if _, e := w.next(submitted, "run.end"); !strings.Contains(e.data, "ERR_CANCELLED") {
+		t.Errorf("%+v", e)
+	}
+	<-r.gone
+}
+
+// A host that dies in the middle of a turn: another one goes on, once, and readers at the
+// others read on.
+func killed(t *testing.T, w *world) {
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"cleo"}`, http.StatusCreated)
+	submitted := w.follow("b", http.MethodPost, "/v1/sessions/cleo/runs?stream=token", `{"input":"one"}`, "")
+	followed := w.follow("c", http.MethodGet, "/v1/sessions/cleo/events", "", "")
+	r := w.reply()
+	r.say(t, "lost words ")
+	head, _ := w.next(submitted, "delta")
+	w.hosts["a"].kill()
+	r = w.reply()
+	if r.host == "a" {
+		t.Fatal("a dead host asks")
+	}
+	r.say(t, "found words")
+	r.end()
+	rest, _ := w.next(submitted, "run.end")
+	if got := text(t, append(head, rest...)); got != "found words" && got != "lost words found words" {
+		t.Errorf("the reader of the submit has %q", got)
+	}
+	all, _ := w.next(followed, "run.end")
+	text(t, all)
+	run := w.ask("c", http.MethodPost, "/v1/sessions/cleo/runs", `{"input":"two"}`, http.StatusAccepted)
+	r = w.reply()
+	r.say(t, "more")
+	r.end()
+	if v := w.ask("b", http.MethodGet, fmt.Sprintf("/v1/sessions/cleo/runs/%v?wait=1m", run["run"]), "", http.StatusOK); v["decision"] != "DONE" {
+		t.Errorf("%v", v)
+	}
+}
+
+// A host that is frozen for longer than its lease shows and does nothing more when it wakes.
+func frozen(t *testing.T, w *world) {
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"bob"}`, http.StatusCreated)
+	submitted := w.follow("a", http.MethodPost, "/v1/sessions/bob/runs?stream=token", `{"input":"one"}`, "")
+	old := w.reply()
+	w.next(submitted, "turn.begin")
+	process := w.hosts["a"].cmd.Process
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	fresh := w.reply()
+	if fresh.host == "a" {
+		t.Fatal("a frozen host goes on")
+	}
+	old.say(t, "what nobody sees")
+	if err := process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	<-old.gone
+	fresh.say(t, "what is said")
+	fresh.end()
+	all, _ := w.next(submitted, "run.end")
+	if got := text(t, all); got != "what is said" {
+		t.Errorf("the reader has %q", got)
+	}
+}
+
+// verified checks the journal: as many sessions, each whole, and no run with two ends.
+func (w *world) verified(sessions int) {
+	w.t.Helper()
+	store, err := postgres.Open(w.t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema, ReadOnly: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer store.Close()
+	ar, n := stile.NewArchive(store), 0
+	for h, err := range ar.Sessions(w.t.Context(), "") {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n++
+		if rep, err := ar.Verify(w.t.Context(), h.Inc, stile.VerifyOptions{}); err != nil || !rep.OK() {
+			w.t.Errorf("%s: %+v, %v", h.SID, rep, err)
+		}
+		ends := map[string]int{}
+		for r, err := range ar.Records(w.t.Context(), h.Inc) {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			switch k := r.Body.Kind(); k {
+			case "run.end":
+				ends[fmt.Sprint("run ", r.Run)]++
+			case "turn.decided":
+				ends[fmt.Sprint("turn ", r.Turn)]++
+			}
+		}
+		for what, n := range ends {
+			if n != 1 {
+				w.t.Errorf("%s has %d ends", what, n)
+			}
+		}
+	}
+	if n != sessions {
+		w.t.Errorf("%d sessions", n)
+	}
+}

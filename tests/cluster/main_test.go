@@ -1,0 +1,388 @@
+// Package cluster has three hosts in processes of their own, on one PostgreSQL, and asks any of
+// them for any session, while they are killed, frozen and stopped.
+//
+// What models say comes from the test: a host's model asks the test for its reply, and so shows
+// which host runs a turn.
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/internal/postgrestest"
+	"github.com/seed14be6753/stile/journal/postgres"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// childEnv holds what a child process is to do.
+const childEnv = "STILE_CLUSTER_CHILD"
+
+// patience bounds every wait of these tests: nothing takes so long unless it is broken.
+const patience = time.Minute
+
+// leaseTime is that of the hosts here: short, so that a test of its end is.
+const leaseTime = time.Second
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(childEnv); job != "" {
+		if err := live(job); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(postgrestest.Main{M: m})
+}
+
+// job is what a host is to do.
+type job struct {
+	Name, Dir, URL, Schema, Model string
+}
+
+var secret = []byte(strings.Repeat("cluster ", 5))
+
+// live is a host: it tells its addresses on standard output.
+func live(text string) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	store, err := postgres.Open(ctx, postgres.Options{URL: j.URL, Schema: j.Schema, Readers: 2})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	public, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	private, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	man := manifest.Default("plain")
+	man.Name = "talker"
+	agent := &stile.Agent{Manifest: man, Model: asking{j}}
+	rt, err := stile.New(ctx, stile.Config{
+		Dir: j.Dir, Store: store, Agents: []*stile.Agent{agent},
+		Cluster: stile.Cluster{Address: private.Addr().String(), Lease: leaseTime, Version: j.Name},
+	})
+	if err != nil {
+		return err
+	}
+	srv, err := host.New(host.Config{Runtime: rt, Agents: []*stile.Agent{agent}, ClusterSecret: secret, ClusterListener: private})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s\n", public.Addr(), private.Addr())
+	err = srv.Serve(ctx, public, patience)
+	if closed := rt.Close(context.Background()); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// asking is a model whose replies the test gives.
+type asking struct{ job }
+
+// Stream implements llm.Model.
+func (m asking) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		ask, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Model+"?"+url.Values{"host": {m.Name}, "session": {req.Session}}.Encode(), nil)
+		if err != nil {
+			yield(llm.Chunk{}, err)
+			return
+		}
+		resp, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+			return
+		}
+		defer resp.Body.Close()
+		buf := make([]byte, 1024)
+		for {
+			n, err := resp.Body.Read(buf)
+			if n > 0 && !yield(llm.Chunk{Text: append([]byte(nil), buf[:n]...)}, nil) {
+				return
+			}
+			if err != nil {
+				finish := messages.FinishComplete
+				if ctx.Err() != nil {
+					finish = messages.FinishCancelled
+				}
+				yield(llm.Chunk{Finish: finish}, nil)
+				return
+			}
+		}
+	}
+}
+
+// reply is a reply that a host's model waits for.
+type reply struct {
+	host, session string
+	pieces        chan string
+	gone          <-chan struct{} // closed when the model does not listen any more
+}
+
+func (r *reply) say(t *testing.T, text string) {
+	t.Helper()
+	select {
+	case r.pieces <- text:
+	case <-r.gone:
+		t.Fatalf("the model of %s has gone", r.host)
+	case <-time.After(patience):
+		t.Fatalf("the model of %s does not listen", r.host)
+	}
+}
+
+func (r *reply) end() { close(r.pieces) }
+
+// world is a database with its hosts.
+type world struct {
+	t       *testing.T
+	job     job
+	replies chan *reply
+	hosts   map[string]*process
+}
+
+// process is a host.
+type process struct {
+	name, public, private string
+	cmd                   *exec.Cmd
+	ended                 chan struct{}
+	once                  sync.Once
+}
+
+// begin starts hosts on a journal of their own; nil without a PostgreSQL.
+func begin(t *testing.T, names ...string) *world {
+	t.Helper()
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return nil
+	}
+	w := &world{t: t, replies: make(chan *reply, 16), hosts: map[string]*process{}}
+	models := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		one := &reply{host: r.FormValue("host"), session: r.FormValue("session"), pieces: make(chan string), gone: r.Context().Done()}
+		rw.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(rw).Flush()
+		w.replies <- one
+		for {
+			select {
+			case p, more := <-one.pieces:
+				if !more {
+					return
+				}
+				_, _ = io.WriteString(rw, p)
+				_ = http.NewResponseController(rw).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(models.Close)
+	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL}
+	dir := t.TempDir()
+	for i, name := range names {
+		w.job.Dir = filepath.Join(dir, name)
+		if err := os.MkdirAll(w.job.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 { // hosts share their keys
+			b, err := os.ReadFile(filepath.Join(dir, names[0], stile.KeyFile))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(w.job.Dir, stile.KeyFile), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.start(name)
+	}
+	return w
+}
+
+// start starts a host, and waits until it listens.
+func (w *world) start(name string) *process {
+	w.t.Helper()
+	j := w.job
+	j.Name = name
+	b, err := json.Marshal(j)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &process{name: name, ended: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(b))
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(p.kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		w.t.Fatalf("%s: %v", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	p.public, p.private, _ = strings.Cut(strings.TrimSpace(line), " ")
+	w.hosts[name] = p
+	return p
+}
+
+// kill ends a host without a word.
+func (p *process) kill() {
+	p.once.Do(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGKILL)
+		<-p.ended
+	})
+}
+
+// reply waits for a model to be asked.
+func (w *world) reply() *reply {
+	w.t.Helper()
+	select {
+	case r := <-w.replies:
+		return r
+	case <-time.After(patience):
+		w.t.Fatal("no model is asked")
+		return nil
+	}
+}
+
+// ask asks a host, and checks the status of its answer.
+func (w *world) ask(host, method, path, body string, want int) map[string]any {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+w.hosts[host].public+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err != nil {
+		w.t.Fatalf("%s %s at %s: %v", method, path, host, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != want {
+		w.t.Fatalf("%s %s at %s: %s, %s, %v", method, path, host, resp.Status, b, err)
+	}
+	var v map[string]any
+	_ = json.Unmarshal(b, &v) // an answer may have no body
+	return v
+}
+
+// event is a server-sent event.
+type event struct{ name, id, data string }
+
+// follow reads a stream of events until it ends, and gives them as they come.
+func (w *world) follow(host, method, path, body, last string) <-chan event {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+w.hosts[host].public+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err != nil {
+		w.t.Fatalf("%s %s at %s: %v", method, path, host, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(resp.Body)
+		w.t.Fatalf("%s %s at %s: %s, %s", method, path, host, resp.Status, b)
+	}
+	events := make(chan event, 1024)
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer close(events)
+		defer resp.Body.Close()
+		var e event
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			switch line := lines.Text(); {
+			case line == "":
+				if e.name != "" {
+					events <- e
+				}
+				e = event{}
+			case strings.HasPrefix(line, "event: "):
+				e.name = line[len("event: "):]
+			case strings.HasPrefix(line, "id: "):
+				e.id = line[len("id: "):]
+			case strings.HasPrefix(line, "data: "):
+				e.data = line[len("data: "):]
+			}
+		}
+		if lines.Err() != nil && ctx.Err() == nil {
+			events <- event{name: "broken", data: lines.Err().Error()}
+		}
+	})
+	w.t.Cleanup(work.Wait)
+	w.t.Cleanup(cancel)
+	return events
+}
+
+// next waits for an event of that name, and returns it with those before.
+func (w *world) next(events <-chan event, name string) (before []event, e event) {
+	w.t.Helper()
+	for {
+		select {
+		case e, more := <-events:
+			switch {
+			case !more:
+				w.t.Fatalf("the stream ended before %s, behind %v", name, before)
+			case e.name == "broken", e.name == "problem", e.name == "leaving":
+				w.t.Fatalf("the stream says %+v before %s", e, name)
+			}
+			if before = append(before, e); e.name == name {
+				return before, e
+			}
+		case <-time.After(patience):
+			w.t.Fatalf("no %s comes, behind %v", name, before)
+		}
+	}
+}
