@@ -130,6 +130,45 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// A list grows item by item: its text has one a line, and the end is the list.
+func TestStreamedList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := streamed(nil, []string{`<action id="a" mode="async">{"name":"rows","stream":true}</action><response final="true">${a.partial}</response>`},
+			tool("rows", messages.ReadOnly, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+				var all []neuroscript.Value
+				for i := range 3 {
+					row := neuroscript.MapOf([]neuroscript.Entry{{Key: "n", Value: neuroscript.Number(float64(i))}})
+					if err := c.EmitJSON(ctx, map[string]int{"n": i}); err != nil {
+						return neuroscript.Value{}, err
+					}
+					if err := sleep(ctx, time.Second); err != nil {
+						return neuroscript.Value{}, err
+					}
+					all = append(all, row)
+				}
+				return neuroscript.List(all), nil
+			}))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		seen := newScreen(t)
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.update(u)
+		}
+		wantDone(t, decision(t, run))
+		if got := ends(t, s)["a"]; got != `ok [{"n":0},{"n":1},{"n":2}]` || seen.pieces < 3 {
+			t.Errorf("%s, %d pieces", got, seen.pieces)
+		}
+		if got := said(t, s); strings.TrimSpace(got) != "{\"n\":0}\n{\"n\":1}\n{\"n\":2}" {
+			t.Errorf("said %q", got)
+		}
+		replays(t, rt, a)
+	})
+}
+
 // The results of two actions grow side by side, one of them is repeated, and a response quotes
 // both. A reader who is cut again and again sees what one who never left sees; the end has the
 // whole; a replay makes the same records.

@@ -252,6 +252,23 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// A run defines so many templates and no more; a later definition of a name takes no place.
+func TestTemplateLimit(t *testing.T) {
+	var reply, want strings.Builder
+	define := func(name, result string) {
+		fmt.Fprintf(&reply, `<action_template name=%q>{"name":"t"}</action_template>`, name)
+		want.WriteString(result)
+	}
+	for i := range MaxTemplates {
+		define(fmt.Sprint("t", i), fmt.Sprintf("template:t%d[] ", i))
+	}
+	define("more", "template_limit:more ")
+	define("t0", "template:t0[]")
+	if got := events(t, Dialect{Extensions: allExtensions}, reply.String()); got != want.String() {
+		t.Errorf("%s\nwant %s", got, want.String())
+	}
+}
+
 // The reply is cut behind the outermost block that holds what follows, and never inside.
 func TestCutBehindBlocks(t *testing.T) {
 	x := Dialect{Extensions: allExtensions, Cut: true}
