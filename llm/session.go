@@ -35,7 +35,7 @@ type Session interface {
 	Settle(ctx context.Context) (kept bool, err error)
 	// Ended reports whether the session has ended: nothing can be sent any more.
 	Ended() bool
-	// Expires is when the provider ends the session; zero is never.
+	// Expires is when the provider ends the session; zero is never. It may come nearer.
 	Expires() time.Time
 	// Close ends the session within 5 s. It may be called more than once.
 	Close() error

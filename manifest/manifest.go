@@ -116,7 +116,7 @@ type Model struct {
 
 // ModelSession is a conversation that the provider keeps: model.session.
 type ModelSession struct {
-	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" later:"live" doc:"How the provider keeps it: Responses over WebSockets, or Realtime, which also is how a model is asked without a conversation. When it is given, auto uses it also at another base_url."`
+	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" doc:"How the provider keeps it: OpenAI's Responses over WebSockets, or its Realtime or Gemini's Live, which also are how a model is asked without a conversation. When it is given, auto uses it also at another base_url."`
 	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; default 60s."`
 	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; default 55m."`
 }
@@ -158,9 +158,11 @@ const (
 	ModeReplay = "replay"
 )
 
-// TransportRealtime is a ModelSession.Transport that is an interface of its own, as those of
-// Model.API are.
-const TransportRealtime = "realtime"
+// Values of ModelSession.Transport that are interfaces of their own, as those of Model.API are.
+const (
+	TransportRealtime = "realtime"
+	TransportLive     = "live"
+)
 
 // How much of a primer the model gets.
 const (

@@ -166,10 +166,8 @@ func TestMistakes(t *testing.T) {
 		{"no delay", "dialect: cortex\nloop: {retry_delay: -1s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no policy", "dialect: cortex\nloop: {sync_policy: stop}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{
-			"later", "dialect: kitsu\nmodel: {mode: resume, session: {transport: live}}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
-			[]string{
-				"2:44 model.session.transport NOT_IN_RELEASE",
-			},
+			"once refused", "dialect: kitsu\nmodel: {mode: resume, session: {transport: socket}}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
+			[]string{"2:44 model.session.transport BAD_VALUE"},
 		},
 		{
 			"feed types", ok + "context_feeds:\n  - {id: a, type: streaming}\n  - {id: b, type: event_driven}\n  - {id: c, type: Periodic, cache_ttl: -1, params: {}}\n  - {id: d, type: ingest, cache_ttl: x, enabled: [], source: {type: agent}}\n",

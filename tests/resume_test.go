@@ -26,12 +26,13 @@ import (
 // keepers are the providers of a host that keep conversations.
 func keepers() map[string]llm.Provider {
 	env := map[string]string{"THE_KEY": "sk-live-1"}
-	return map[string]llm.Provider{"openai": openai.Provider(func(name string) (string, bool) { v, ok := env[name]; return v, ok })}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	return map[string]llm.Provider{"openai": openai.Provider(lookup), "gemini": gemini.Provider(lookup)}
 }
 
 // over runs a test over each transport of conversations.
 func over(t *testing.T, test func(t *testing.T, transport string)) {
-	for _, transport := range []string{"responses_ws", "realtime"} {
+	for _, transport := range []string{"responses_ws", "realtime", "live"} {
 		t.Run(transport, func(t *testing.T) { test(t, transport) })
 	}
 }
@@ -44,11 +45,14 @@ func resuming(t testing.TB, dialect, mode, url, more string) *stile.Agent {
 
 func resumingOver(t testing.TB, transport, dialect, mode, url, more string) *stile.Agent {
 	t.Helper()
-	api := "api: responses"
-	if transport == "realtime" {
-		api = "session: {transport: realtime}"
+	of := fmt.Sprintf("provider: openai, base_url: %q, session: {transport: %s}", url+"/v1", transport)
+	switch transport {
+	case "responses_ws":
+		of = fmt.Sprintf("provider: openai, base_url: %q, api: responses", url+"/v1")
+	case "live":
+		of = fmt.Sprintf("provider: gemini, base_url: %q, session: {transport: live}", url)
 	}
-	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {provider: openai, model: m-1, base_url: %q, secret: THE_KEY, %s, mode: %s%s}\n", dialect, url+"/v1", api, mode, more))
+	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {%s, model: m-1, secret: THE_KEY, mode: %s%s}\n", dialect, of, mode, more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +170,11 @@ func TestResumeSendsWhatIsNew(t *testing.T) {
 			for _, text := range []string{"hello", "what time is it?", "thanks"} {
 				wantDone(t, ask(t, s, text))
 			}
-			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 3 of 6")
+			want := []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 1 of 4", "diverged 1 HISTORY", "resume 1: 3 of 6"}
+			if transport == "live" { // from nothing but the last reply
+				want = []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 HISTORY", "opened 2", "resume 2: 4 of 4", "closed 2 HISTORY", "opened 3", "resume 3: 6 of 6"}
+			}
+			wantTalked(t, records(t, s), want...)
 			if got := itemized(srv.Seen()[3].All); strings.Contains(got, "I look") || strings.Contains(got, "Tool result") || !strings.HasSuffix(got, "user: what time is it?|assistant: It is late.|user: thanks") {
 				t.Errorf("the provider has %s", got)
 			}
@@ -201,7 +209,10 @@ func TestResumeForgetsWhatCameBehind(t *testing.T) {
 				wantDone(t, ask(t, s, "hello"))
 				wantDone(t, ask(t, s, "double ab"))
 				want := []string{"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "diverged 1 REPLY", "resume 1: 3 of 6"}
-				if keep == 1 && transport == "responses_ws" { // Realtime has one conversation
+				switch {
+				case transport == "live": // nothing is taken back
+					want = append(want[:3], "closed 1 REPLY", "opened 2", "resume 2: 6 of 6")
+				case keep == 1 && transport == "responses_ws": // Realtime has one conversation
 					want = append(want, "seeded 1 LOST", "resume 1: 6 of 6")
 				}
 				wantTalked(t, records(t, s), want...)
@@ -281,13 +292,76 @@ func TestRealtimeFallsBack(t *testing.T) {
 	}
 }
 
+// Live, as Realtime, has no requests without a connection. A setup that is refused falls back; a
+// provider that leaves, or forgets a handle, does not. A handle is its session's alone.
+func TestLiveFallsBack(t *testing.T) { synctest.Test(t, liveFallsBack) }
+
+func liveFallsBack(t *testing.T) {
+	srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+		switch c.All[len(c.All)-1].Text {
+		case "double ab":
+			return wiretest.Response{Text: []string{doubles}}
+		case "leave":
+			return wiretest.Response{Text: []string{"We", "ll."}, In: []string{wiretest.GoAway(50 * time.Second)}}
+		case "close":
+			return wiretest.Response{Text: []string{"We", "ll."}, Error: "1011 SECRET"}
+		}
+		return wiretest.Response{Text: []string{"Well."}}
+	})
+	srv.Setup = func(conn int) string {
+		if conn == 1 {
+			return "1007 SECRET: this model has no text"
+		}
+		return ""
+	}
+	m, err := gemini.New(gemini.Options{BaseURL: srv.URL, API: gemini.Live, Base: srv.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := start(t, stile.Config{})
+	a := resumingOver(t, "live", "cogency", "auto", srv.URL, "")
+	a.Model, a.Manifest.Model = m, manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeAuto, Session: manifest.ModelSession{Transport: manifest.TransportLive}}
+	s := open(t, rt, "s", a)
+	for _, text := range []string{"double ab", "leave", "thanks"} {
+		wantDone(t, ask(t, s, text))
+		synctest.Wait() // the handle is here
+	}
+	other := open(t, rt, "other", a)
+	wantDone(t, ask(t, other, "leave"))
+	synctest.Wait()
+	srv.Forget()
+	wantDone(t, ask(t, other, "thanks"))
+	wantDone(t, ask(t, other, "close"))
+	want := []string{"fallback 0 INVALID_ARGUMENT", "replay", "replay", "opened 1", "resume 1: 6 of 6", "expired 1 LIMIT"}
+	wantTalked(t, records(t, s), append(want, "opened 2 HANDLE", "resume 2: 1 of 8")...)
+	wantTalked(t, records(t, other), "opened 1", "resume 1: 2 of 2", "expired 1 LIMIT", "opened 2", "resume 2: 4 of 4", "resume 2: 1 of 6", "fallback 2 INTERNAL", "replay")
+	for _, r := range append(records(t, s), records(t, other)...) {
+		if text, err := json.Marshal(r.Body); err != nil || strings.Contains(string(text), "SECRET") || strings.Contains(string(text), "handle_") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+	for _, sid := range []string{"s", "other"} {
+		if _, err := rt.Replay(t.Context(), sid, a); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if synctest.Wait(); srv.Open() != 0 {
+		t.Errorf("%d connections stay", srv.Open())
+	}
+}
+
 // What cannot be had is refused when the agent is opened, at the setting that asks for it.
 func TestRealtimeIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ dialect, model, field, says string }{
-		"another interface": {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', api: chat, session: {transport: realtime}", "model.session.transport", "leave model.api out"},
-		"another provider":  {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1/v1', session: {transport: realtime}", "model.session.transport", "provider gemini"},
-		"a dialect":         {"cortex", "provider: openai, model: m, base_url: 'http://localhost:1/v1', mode: resume, session: {transport: realtime}", "model.mode", "cortex"},
-		"whole replies":     {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', stream: false, session: {transport: realtime}", "model.stream", "in one piece"},
+		"another interface":      {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', api: chat, session: {transport: realtime}", "model.session.transport", "leave model.api out"},
+		"another provider":       {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1/v1', session: {transport: realtime}", "model.session.transport", "provider gemini"},
+		"a dialect":              {"cortex", "provider: openai, model: m, base_url: 'http://localhost:1/v1', mode: resume, session: {transport: realtime}", "model.mode", "cortex"},
+		"of gemini":              {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', session: {transport: live}", "model.session.transport", "provider openai"},
+		"whole replies, by Live": {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1', stream: false, session: {transport: live}", "model.stream", "in one piece"},
+		"whole replies":          {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', stream: false, session: {transport: realtime}", "model.stream", "in one piece"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: %s\nmodel: {%s}\n", c.dialect, c.model))
@@ -379,7 +453,13 @@ func TestResumeLetsGo(t *testing.T) {
 				}
 				return wiretest.Response{Text: []string{"Well."}}
 			})
-			m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: srv.Base})
+			var m llm.Model
+			var err error
+			if transport == "live" {
+				m, err = gemini.New(gemini.Options{BaseURL: srv.URL, API: gemini.Live, Base: srv.Base})
+			} else {
+				m, err = openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: srv.Base})
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -413,9 +493,24 @@ func TestResumeLetsGo(t *testing.T) {
 				wantDone(t, ask(t, s, "hello"))
 			}
 			closed(1)
-			wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2", "resume 2: 6 of 6",
+			want := []string{
+				"opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2", "resume 2: 6 of 6",
 				"closed 2 SUSPENDED", "opened 3", "resume 3: 8 of 8", "resume 3: 1 of 10", "resume 3: 1 of 12", "resume 3: 1 of 14", "resume 3: 1 of 16",
-				"expired 3 AGE", "opened 4", "resume 4: 18 of 18")
+				"expired 3 AGE", "opened 4", "resume 4: 18 of 18",
+			}
+			if transport == "live" { // the provider knows the conversation by a handle
+				// The turn may wait before the provider has told it.
+				late := slices.Contains(talked(records(t, s)), "opened 3")
+				for i, line := range want {
+					if strings.HasPrefix(line, "opened ") && i > 0 && !(late && line == "opened 3") {
+						want[i] += " HANDLE"
+						n := strings.TrimPrefix(line, "opened ")
+						of := want[i+1][strings.LastIndex(want[i+1], " ")+1:]
+						want[i+1] = "resume " + n + ": 1 of " + of
+					}
+				}
+			}
+			wantTalked(t, records(t, s), want...)
 			if err := rt.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -484,11 +579,13 @@ func TestResumeIsCounted(t *testing.T) {
 // A check of an agent says which mode applies, and why.
 func TestModeThatApplies(t *testing.T) {
 	for name, c := range map[string]struct{ dialect, model, mode, why string }{
-		"at home":           {"cogency", "provider: openai, model: m, secret: THE_KEY", "resume", "goes on with replay"},
+		"at home":           {"cogency", "provider: openai, model: m, secret: THE_KEY", "resume", "(responses_ws); a run goes on with replay"},
 		"explicit":          {"plain", "provider: openai, model: m, secret: THE_KEY, mode: resume", "resume", "model.mode is resume"},
 		"replay":            {"plain", "provider: openai, model: m, secret: THE_KEY, mode: replay", "replay", "model.mode is replay"},
 		"another address":   {"plain", "provider: openai, model: m, secret: THE_KEY, api: responses, base_url: 'http://localhost:1/v1'", "replay", "own address"},
 		"with a transport":  {"kitsu", "provider: openai, model: m, secret: THE_KEY, api: responses, base_url: 'http://localhost:1/v1', session: {transport: responses_ws}", "resume", "goes on"},
+		"gemini":            {"plain", "provider: gemini, model: m, secret: THE_KEY", "replay", "gemini keeps no conversation"},
+		"live":              {"plain", "provider: gemini, model: m, secret: THE_KEY, session: {transport: live}", "resume", "(live, and stores it for a while); a run goes on"},
 		"chat completions":  {"plain", "provider: openai, model: m, secret: THE_KEY, api: chat", "replay", "openai keeps no conversation"},
 		"prompts that turn": {"aeiou", "provider: openai, model: m, secret: THE_KEY", "replay", "dialect aeiou do not grow"},
 		"no provider":       {"plain", "script: x.jsonl", "replay", "scripted keeps no conversation"},

@@ -56,7 +56,9 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, err
 
 // ownInterface reports whether a transport of conversations is an interface of a provider, as
 // those of model.api are.
-func ownInterface(transport string) bool { return transport == manifest.TransportRealtime }
+func ownInterface(transport string) bool {
+	return transport == manifest.TransportRealtime || transport == manifest.TransportLive
+}
 
 func noTransport(why string, m *manifest.Manifest) error {
 	return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.session.transport", Detail: m.Model.Session.Transport + " " + why}

@@ -24,16 +24,29 @@ func (e *Env) sessions(m *manifest.Manifest, routes []compiled.Route, d parse.Di
 	case !grows:
 		why, cure = "the prompts of the dialect "+d.Name()+" do not grow at their end, so there is nothing to resume", "leave mode out. plain, cogency and kitsu can"
 	case !keeps:
-		why, cure = "the provider "+m.Model.Provider+" keeps no conversation here", "openai does, with api: responses and streamed replies. Leave mode out"
+		why, cure = "the provider "+m.Model.Provider+" keeps no conversation here", "openai does, with api: responses and streamed replies, and gemini with session.transport: live. Leave mode out"
 	case s.Auto && !routes[0].Home && m.Model.Session.Transport == "":
 		return nil, "the model is not at its vendor's own address, and model.session.transport is not set", nil
 	case s.Auto:
-		return s, "the provider keeps the conversation; a run goes on with replay where that fails", nil
+		return s, "the provider keeps the conversation" + over(&m.Model) + "; a run goes on with replay where that fails", nil
 	default:
-		return s, "model.mode is resume", nil
+		return s, "model.mode is resume" + over(&m.Model), nil
 	}
 	if s.Auto {
 		return nil, why, nil
 	}
 	return nil, "", &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "model.mode", Detail: why + "; " + cure}
+}
+
+// over names the transport of a model's conversations, as far as it is known.
+func over(m *manifest.Model) string {
+	switch {
+	case m.Session.Transport == manifest.TransportLive:
+		return " (live, and stores it for a while)"
+	case m.Session.Transport != "":
+		return " (" + m.Session.Transport + ")"
+	case m.Provider == "openai":
+		return " (responses_ws)"
+	}
+	return ""
 }

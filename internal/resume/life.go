@@ -31,6 +31,8 @@ const (
 	ReasonHistory   = "HISTORY"   // the prompt begins with something else
 	ReasonLost      = "LOST"      // the provider does not have the conversation any more
 	ReasonModel     = "MODEL"     // another model is asked
+	ReasonSetup     = "SETUP"     // the connection was made for other tools, options or system text
+	ReasonHandle    = "HANDLE"    // another connection has the conversation of the one before
 	ReasonAge       = "AGE"       // the connection is near its provider's limit
 	ReasonLimit     = "LIMIT"     // the provider says that it is there
 	ReasonIdle      = "IDLE"      // nothing was asked for a while
@@ -54,12 +56,18 @@ type Ask struct {
 	Tells bool
 	// Auto allows to go on without a conversation.
 	Auto bool
+	// Unfit reports that the connection was not made for such requests.
+	Unfit bool
+	// Ends is when the provider ends the connection, by what it says now; zero is unknown.
+	Ends time.Time
 	Now  time.Time
 }
 
 // Connected reports that there is a connection.
 type Connected struct {
 	Expires time.Time // from then on it is not used for another request; zero is never
+	Fixed   bool      // its conversation only grows
+	Same    bool      // it has the conversation of the one before
 }
 
 // Began reports that something of the reply has come.
@@ -119,8 +127,9 @@ type Effect interface{ effect() string }
 // Settle asks whether the conversation has the last reply. It is answered by Settled, or Gone.
 type Settle struct{}
 
-// Connect asks for a connection. It is answered by Connected or Failed.
-type Connect struct{}
+// Connect asks for a connection. It is answered by Connected or Failed. Same reports whether
+// the request can go on with the conversation that the last connection had.
+type Connect struct{ Same bool }
 
 // Send asks for a reply to the prompt without its first Sent messages.
 type Send struct {
@@ -154,11 +163,15 @@ type Life struct {
 	session int64 // number of the latest connection
 	model   string
 	expires time.Time
+	fixed   bool // the conversation only grows
 
 	asked  point // what the last request was about
 	before point // what the conversation had before that
 	// reply reports whether it has the last reply as well.
 	reply bool
+	// past is what the conversation of a fixed connection had when that was given up, if it
+	// had its last reply.
+	past point
 	// ended is how the connection before ended, until that is recorded.
 	ended messages.ModelSession
 
@@ -180,6 +193,12 @@ type point struct {
 // is reports whether a prompt begins with the messages of the point.
 func (p point) is(marks []messages.Digest) bool { return p.n < len(marks) && marks[p.n] == p.mark }
 
+// grown reports whether a prompt begins with the messages of the point, goes on with a reply to
+// them, and with more.
+func (p point) grown(marks []messages.Digest) bool {
+	return p.n > 0 && p.is(marks) && p.n+1 < len(marks)-1
+}
+
 // State returns where the conversation is.
 func (l *Life) State() State { return l.state }
 
@@ -188,7 +207,7 @@ func (l *Life) Session() int64 { return l.session }
 
 // Asked returns how many messages the last request was about: in the next prompt the reply
 // stands behind them.
-func (l *Life) Asked() int { return l.asked.n }
+func (l *Life) Asked() int { return max(l.asked.n, l.past.n) }
 
 // Step takes an input and returns what is to be done, in order. An input that means nothing in
 // the current state is passed over.
@@ -223,7 +242,7 @@ func (l *Life) Step(in Input) []Effect {
 		case Settling:
 			l.state = Paused
 		case Connecting:
-			l.state = Idle
+			l.state, l.past = Idle, point{}
 		}
 	case Failed:
 		return l.failed(in)
@@ -254,13 +273,19 @@ func (l *Life) prompt(in Ask) []Effect {
 	}
 	switch {
 	case l.state == Idle:
-		l.model = in.Model
+		if l.model != in.Model {
+			l.model, l.past = in.Model, point{}
+		}
 		return l.connect()
 	case l.model != in.Model:
-		l.model = in.Model
+		l.model, l.reply = in.Model, false
 		return l.anew(messages.SessionGone, ReasonModel)
 	case !l.expires.IsZero() && !in.Now.Before(l.expires):
 		return l.anew(messages.SessionExpired, ReasonAge)
+	case !in.Ends.IsZero() && !in.Now.Before(in.Ends):
+		return l.anew(messages.SessionExpired, ReasonLimit)
+	case in.Unfit:
+		return l.anew(messages.SessionGone, ReasonSetup)
 	}
 	l.state = Settling
 	return []Effect{Settle{}}
@@ -273,6 +298,9 @@ func (l *Life) anew(what, reason string) []Effect {
 
 // drop forgets what the connection had, and gives it up.
 func (l *Life) drop(what, reason string) Shut {
+	if l.past = (point{}); l.fixed && l.reply && (l.state == Paused || l.state == Settling) {
+		l.past = l.asked
+	}
 	l.state, l.asked, l.before, l.reply = Idle, point{}, point{}, false
 	l.ended = messages.ModelSession{What: what, Reason: reason, Session: l.session}
 	return Shut{what, reason}
@@ -281,18 +309,26 @@ func (l *Life) drop(what, reason string) Shut {
 // connect asks for a connection, and records how the one before ended.
 func (l *Life) connect() []Effect {
 	l.state = Connecting
+	how := Connect{Same: l.lasts()}
 	if l.ended.What == "" {
-		return []Effect{Connect{}}
+		return []Effect{how}
 	}
 	note := Note{l.ended}
 	l.ended = messages.ModelSession{}
-	return []Effect{note, Connect{}}
+	return []Effect{note, how}
 }
+
+// lasts reports whether the request goes on from what the last connection had.
+func (l *Life) lasts() bool { return l.ask.Tells && l.past.grown(l.ask.Marks) }
 
 func (l *Life) connected(in Connected) []Effect {
 	l.session++
 	l.made = true
-	l.expires = in.Expires
+	l.expires, l.fixed = in.Expires, in.Fixed
+	had, same := l.past.n, in.Same && l.lasts()
+	if l.past = (point{}); same {
+		return []Effect{l.note(messages.SessionConnected, ReasonHandle), l.send(had + 1)}
+	}
 	return []Effect{l.note(messages.SessionConnected, ""), l.send(0)}
 }
 
@@ -316,10 +352,17 @@ func (l *Life) send(sent int) Effect {
 func (l *Life) choose() []Effect {
 	marks := l.ask.Marks
 	l.earlier = false
-	grown := l.asked.n > 0 && l.asked.is(marks) && l.asked.n+1 < len(marks)-1
+	grown := l.asked.grown(marks)
 	switch {
 	case grown && l.reply && l.ask.Tells:
 		return []Effect{l.send(l.asked.n + 1)}
+	case l.fixed:
+		reason := ReasonHistory
+		if grown {
+			reason = ReasonReply
+		}
+		l.reply = false
+		return l.anew(messages.SessionGone, reason)
 	case !l.latest && l.before.n > 0 && l.before.is(marks) && l.before.n < len(marks)-1:
 		reason := ReasonHistory
 		if grown {
@@ -358,7 +401,7 @@ func (l *Life) failed(in Failed) []Effect {
 		}
 		return out
 	case was == Connecting:
-		l.state = Idle
+		l.state, l.past = Idle, point{}
 		return []Effect{Fail{}}
 	case was == Streaming && l.ask.Auto && in.Elsewhere: // the reply has failed, and the run may go on
 		return []Effect{l.leave(in.Reason), l.note(messages.SessionFallback, in.Reason), Fail{}}

@@ -19,7 +19,8 @@ var update = flag.Bool("update", false, "write what the scripts give")
 // A script is a life: each line is an input, and behind it stand the effects and the state.
 //
 //	ask s q1 a1 q2 | run=1 model=m at=3m tells auto     a prompt of four messages
-//	connected at=55m | began | ended | left | settled kept
+//	  also unfit, and ends=5m, when the provider ends the connection
+//	connected at=55m fixed same | began | ended | left | settled kept
 //	failed why=lost|limit|network gone reason=X elsewhere | gone X | close
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -66,6 +67,8 @@ func play(t *testing.T, text string) string {
 				fmt.Fprintf(&out, "  note %s %d %s\n", e.Session.What, e.Session.Session, e.Session.Reason)
 			case Send:
 				fmt.Fprintf(&out, "  send over %d behind %d\n", e.Session, e.Sent)
+			case Connect:
+				fmt.Fprintf(&out, "  %s\n", map[bool]string{false: "connect", true: "connect to the same"}[e.Same])
 			case Shut:
 				fmt.Fprintf(&out, "  shut %s %s\n", e.What, e.Reason)
 			default:
@@ -101,11 +104,11 @@ func input(t *testing.T, line string) Input {
 		set[key] = value
 	}
 	has := func(key string) bool { _, ok := set[key]; return ok }
-	at := func() (when time.Time) {
-		if !has("at") {
+	at := func(key string) (when time.Time) {
+		if !has(key) {
 			return when
 		}
-		d, err := time.ParseDuration(set["at"])
+		d, err := time.ParseDuration(set[key])
 		if err != nil {
 			t.Fatal(line, err)
 		}
@@ -113,7 +116,7 @@ func input(t *testing.T, line string) Input {
 	}
 	switch words[0] {
 	case "ask":
-		in := Ask{Run: 1, Model: set["model"], Marks: marks(words[1:]), Tells: has("tells"), Auto: has("auto"), Now: at()}
+		in := Ask{Run: 1, Model: set["model"], Marks: marks(words[1:]), Tells: has("tells"), Auto: has("auto"), Now: at("at"), Unfit: has("unfit"), Ends: at("ends")}
 		if has("run") {
 			if _, err := fmt.Sscan(set["run"], &in.Run); err != nil {
 				t.Fatal(line, err)
@@ -121,7 +124,7 @@ func input(t *testing.T, line string) Input {
 		}
 		return in
 	case "connected":
-		return Connected{Expires: at()}
+		return Connected{Expires: at("at"), Fixed: has("fixed"), Same: has("same")}
 	case "began":
 		return Began{}
 	case "ended":
@@ -155,12 +158,12 @@ func FuzzLife(f *testing.F) {
 			switch b % 11 {
 			case 0, 1:
 				n = min(n+2, len(words))
-				step = Ask{Run: int64(b / 11 % 3), Marks: marks(words[:n]), Tells: b&64 != 0, Auto: b&128 != 0, Now: epoch.Add(time.Duration(i) * time.Minute)}
+				step = Ask{Run: int64(b / 11 % 3), Marks: marks(words[:n]), Tells: b&64 != 0, Auto: b&128 != 0, Now: epoch.Add(time.Duration(i) * time.Minute), Unfit: b == 11*9, Ends: epoch.Add(time.Duration(b) * time.Minute)}
 			case 2:
 				n = 2
 				step = Ask{Run: int64(i), Marks: marks([]string{"other", "q1"}), Model: string(b), Auto: b&128 != 0}
 			case 3:
-				step = Connected{Expires: epoch.Add(time.Duration(b) * time.Minute)}
+				step = Connected{Expires: epoch.Add(time.Duration(b) * time.Minute), Fixed: b&64 != 0, Same: b&128 != 0}
 			case 4:
 				step = Began{}
 			case 5:
@@ -177,6 +180,9 @@ func FuzzLife(f *testing.F) {
 			was := l.State()
 			asks := 0
 			for _, e := range l.Step(step) {
+				if c, ok := e.(Connect); ok && c.Same && !(l.fixed && l.lasts()) {
+					t.Fatalf("connects to the same, which had %+v", l.past)
+				}
 				switch e := e.(type) {
 				case Send:
 					if asks++; e.Sent < 0 || e.Sent >= len(l.ask.Marks)-1 || e.Session != l.Session() || l.State() != Asking {

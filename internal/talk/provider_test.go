@@ -43,6 +43,9 @@ type provider struct {
 	expires  time.Time
 	loose    bool          // dialects tell a reply in other words
 	hang     chan struct{} // Close waits for it
+	fixed    bool          // conversations only grow
+	again    error         // why no other connection goes on with one
+	unfit    bool          // connections were not made for the next request
 	sessions []*conversation
 	lines    []string // what the provider saw
 	asked    int
@@ -140,10 +143,41 @@ func (p *provider) Connect(ctx context.Context, _ llm.Request) (llm.Session, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.connected(nil), nil
+}
+
+// connected returns a new conversation, or another connection to one. p.mu is held.
+func (p *provider) connected(of *conversation) llm.Session {
 	c := &conversation{p: p, n: len(p.sessions) + 1}
+	how := "connected"
+	if of != nil {
+		c.latest, c.kept, how = of.latest, true, "again"
+	}
 	p.sessions = append(p.sessions, c)
-	p.lines = append(p.lines, fmt.Sprint("connected ", c.n))
-	return c, nil
+	p.lines = append(p.lines, fmt.Sprint(how, " ", c.n))
+	if p.fixed {
+		return growing{c}
+	}
+	return c
+}
+
+// growing is a conversation that only grows.
+type growing struct{ *conversation }
+
+// Fits implements fixed.
+func (c growing) Fits(llm.Request) bool { return !c.p.unfit }
+
+// Again implements fixed.
+func (c growing) Again(context.Context, llm.Request) (llm.Session, error) {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	if !c.kept {
+		c.p.t.Error("another connection to what was not kept")
+	}
+	if c.p.again != nil {
+		return nil, c.p.again
+	}
+	return c.p.connected(c.conversation), nil
 }
 
 // conversation is one of a provider's.
@@ -175,6 +209,8 @@ func (c *conversation) Continue(ctx context.Context, r llm.Request, sent int) it
 		switch {
 		case c.busy, c.closed, c.dead:
 			c.p.t.Errorf("asked while busy %v, closed %v, dead %v", c.busy, c.closed, c.dead)
+		case c.p.fixed && c.latest != nil && !(c.kept && slices.Equal(has, c.latest)):
+			c.p.t.Errorf("goes on from %q, but all that the conversation has is %q", has, c.latest)
 		case sent > 0 && !c.p.loose && !(c.kept && slices.Equal(has, c.latest)) && !slices.Equal(has, c.parent):
 			c.p.t.Errorf("goes on from\n%q, but the conversation has\n%q, and before\n%q", has, c.latest, c.parent)
 		}

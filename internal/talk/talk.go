@@ -124,10 +124,24 @@ type Talk struct {
 
 	life    resume.Life
 	session llm.Session
+	before  fixed // the one that was closed last, if another can go on with it
 	said    resume.Said
 	turn    int64 // of the last reply
 	timer   *time.Timer
 	failure error
+}
+
+// fixed is a session whose conversation only grows: nothing is gone on from but its last reply,
+// and what does not go on from there needs another session.
+type fixed interface {
+	llm.Session
+	// Fits reports whether the session was opened with the options, the tools and the system
+	// text of a request.
+	Fits(req llm.Request) bool
+	// Again opens another session, which has the conversation as it stood behind the last
+	// reply of this one, when this one is given up. It is called once, for the request that
+	// goes on. An error means that the provider does not have the conversation.
+	Again(ctx context.Context, req llm.Request) (llm.Session, error)
 }
 
 // Request is a request to a model that can keep a conversation.
@@ -242,6 +256,7 @@ func (t *Talk) closeConn(why resume.Shut) {
 		return
 	}
 	t.pool.saw(why.What, why.Reason)
+	t.before, _ = s.(fixed)
 	t.session = nil
 	t.up.Store(false)
 	t.pool.mu.Lock()
@@ -253,10 +268,16 @@ func (t *Talk) closeConn(why resume.Shut) {
 // stream does what the conversation's life says until the request is answered.
 func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, error) bool) {
 	n := t.life.Asked()
-	effects := t.life.Step(resume.Ask{
+	in := resume.Ask{
 		Run: q.Run, Model: q.Provider + "/" + q.Request.Model, Marks: q.Marks, Auto: t.cfg.Auto, Now: t.pool.now(),
 		Tells: n > 0 && t.said.In(q.Messages, n, q.Whole && q.Turn == t.turn+1),
-	})
+	}
+	if t.session != nil {
+		in.Ends = t.session.Expires()
+		s, ok := t.session.(fixed)
+		in.Unfit = ok && !s.Fits(q.Request)
+	}
+	effects := t.life.Step(in)
 	for len(effects) > 0 {
 		e := effects[0]
 		effects = effects[1:]
@@ -274,7 +295,7 @@ func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, err
 		case resume.Settle:
 			more = t.settle(ctx)
 		case resume.Connect:
-			more = t.connect(ctx, q)
+			more = t.connect(ctx, q, e.Same)
 		case resume.Send:
 			more = t.send(ctx, q, e, yield)
 		case resume.Alone:
@@ -324,17 +345,28 @@ func errClosed() error {
 	return llm.Fail(llm.Failure{Kind: llm.KindNetwork, Code: "closed"}, "the session's conversation with the provider is closed")
 }
 
-func (t *Talk) connect(ctx context.Context, q *Request) []resume.Effect {
+// connect opens a connection: same allows to go on with the conversation of the one before.
+func (t *Talk) connect(ctx context.Context, q *Request, same bool) []resume.Effect {
+	before := t.before
+	t.before = nil
 	if !t.pool.place() {
 		t.failure = errFull()
 		return t.life.Step(resume.Failed{Reason: reasonOf(t.failure), Elsewhere: true})
 	}
-	s, err := q.Model.Connect(ctx, q.Request)
+	var s llm.Session
+	var err error
+	if same = same && before != nil; same {
+		s, err = before.Again(ctx, q.Request)
+		same = err == nil
+	}
+	if !same && ctx.Err() == nil {
+		s, err = q.Model.Connect(ctx, q.Request)
+	}
 	if err != nil || ctx.Err() != nil {
 		t.pool.mu.Lock()
 		t.pool.open--
 		t.pool.mu.Unlock()
-		if err == nil {
+		if err == nil && s != nil {
 			t.pool.run(func() { _ = s.Close() }) // it was not used
 		}
 		if ctx.Err() != nil {
@@ -349,7 +381,8 @@ func (t *Talk) connect(ctx context.Context, q *Request) []resume.Effect {
 	if at := s.Expires(); !at.IsZero() && at.Before(expires) {
 		expires = at
 	}
-	return t.life.Step(resume.Connected{Expires: expires})
+	_, grows := s.(fixed)
+	return t.life.Step(resume.Connected{Expires: expires, Fixed: grows, Same: same})
 }
 
 // send sends what is new and passes the reply on.

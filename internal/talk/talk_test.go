@@ -2,6 +2,7 @@ package talk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -587,5 +588,55 @@ func FuzzTalk(f *testing.F) {
 				synctest.Wait()
 			}
 		})
+	})
+}
+
+// A conversation that only grows is gone on from behind its last reply; all else needs another
+// connection, which may have the same conversation. What one activation knows is not told to
+// another.
+func TestOnlyGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{t: t, fixed: true}
+		pool, a := newTalk(t, 0, Config{}, p)
+		good(t, a.ask(t.Context(), "One"), "ok")
+		good(t, a.ask(t.Context(), "One", "ok", "Two"), "ok")
+		is(t, p.saw(), "connected 1 | 1: 2 of 2 | 1: 1 of 4")
+		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three"), "ok")
+		synctest.Wait()
+		is(t, p.saw(), "connected 2 | 2: 6 of 6 | closed 1")
+		is(t, a.noted(), "opened 1 | closed 1 REPLY | opened 2")
+		a.talk.Rest(resume.ReasonSuspended)
+		synctest.Wait()
+		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three", "ok", "Four"), "ok")
+		is(t, p.saw(), "closed 2 | again 3 | 3: 1 of 8")
+		p.unfit = true
+		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three", "ok", "Four", "ok", "Five"), "ok")
+		p.unfit = false
+		is(t, a.noted(), "closed 2 SUSPENDED | opened 3 HANDLE | closed 3 SETUP | opened 4 HANDLE")
+		a.talk.Rest(resume.ReasonSuspended)
+		synctest.Wait()
+		p.saw()
+		p.again = errors.New("it is forgotten")
+		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three", "ok", "Four", "ok", "Five", "ok", "Six"), "ok")
+		is(t, p.saw(), "connected 5 | 5: 12 of 12")
+		is(t, a.noted(), "closed 4 SUSPENDED | opened 5")
+		if pool.Open() != 1 {
+			t.Errorf("%d connections", pool.Open())
+		}
+		p.again = nil
+		p.expires = time.Now() // the provider says that it leaves
+		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three", "ok", "Four", "ok", "Five", "ok", "Six", "ok", "Seven"), "ok")
+		is(t, a.noted(), "expired 5 LIMIT | opened 6 HANDLE")
+		p.expires = time.Time{}
+
+		// The last connection of a conversation is another one's business.
+		b := &asker{talk: pool.New(Config{}), model: p, name: "m", seen: a.seen}
+		defer b.talk.Close()
+		synctest.Wait()
+		p.saw()
+		good(t, b.ask(t.Context(), "One", "ok", "Two"), "ok")
+		is(t, p.saw(), "connected 7 | 7: 4 of 4")
+		b.talk.Close()
+		synctest.Wait()
 	})
 }

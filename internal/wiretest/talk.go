@@ -52,10 +52,12 @@ type Response struct {
 	// after its end.
 	Before, In, Behind []string
 	// Error is the code of an error in place of a response, with its status; in the middle
-	// with Text.
+	// with Text. With Live it is the code with which the connection is closed, and why, or a
+	// message of its own.
 	Error  string
 	Status int
-	// Finish is the type of the last event; "" is response.completed.
+	// Finish is the type of the last event; "" is response.completed. With Live it is the
+	// reason of the turn's end.
 	Finish string
 	// Hang sends nothing behind the text, and Drop breaks the connection there.
 	Hang, Drop bool
@@ -64,13 +66,16 @@ type Response struct {
 }
 
 // Talks is a provider on the loopback address that speaks OpenAI's Responses over WebSockets,
-// and Realtime, and keeps what it must for that: the latest conversations of each connection.
+// and Realtime, and Gemini's Live, and keeps what it must for that: the latest conversations of each connection.
 type Talks struct {
 	URL string
 	// Keep is how many conversations of a connection can be gone on from; 0 is 2.
 	Keep int
 	// Refuse answers a handshake with a status; 0 accepts it. It may be nil.
 	Refuse func(conn int) (status int, body string)
+	// Setup refuses to set a connection of Live up, as Response.Error does; "" accepts it. It
+	// may be nil.
+	Setup func(conn int) string
 	// Cut breaks each connection after so many bytes of its server; 0 never.
 	Cut atomic.Int64
 
@@ -89,6 +94,9 @@ type Talks struct {
 	seen  []*Create
 	open  map[int]*websocket.Conn
 	sent  int64 // bytes of requests
+	// Of Live: what handles name, and the models of connections.
+	handles map[string]liveKept
+	models  map[int]string
 }
 
 // NewTalks starts a provider that lives as long as the test. answer is called for each request,
@@ -126,7 +134,7 @@ func NewPipedTalks(t testing.TB, answer func(*Create) Response) *Talks {
 }
 
 func newTalks(t testing.TB, answer func(*Create) Response) *Talks {
-	s := &Talks{t: t, answer: answer, open: map[int]*websocket.Conn{}}
+	s := &Talks{t: t, answer: answer, open: map[int]*websocket.Conn{}, handles: map[string]liveKept{}, models: map[int]string{}}
 	s.ctx, s.hangUp = context.WithCancel(context.Background())
 	s.srv = httptest.NewUnstartedServer(s)
 	t.Cleanup(s.Close)
@@ -205,6 +213,10 @@ func (s *Talks) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	if req.URL.Path == "/v1/realtime" && req.Method == http.MethodGet {
 		s.realtime(w, req, n)
+		return
+	}
+	if req.URL.Path == livePath {
+		s.live(w, req, n)
 		return
 	}
 	if req.URL.Path != "/v1/responses" {

@@ -1,4 +1,5 @@
-// Package gemini is a client of Google's Gemini API (streamGenerateContent).
+// Package gemini is a client of Google's Gemini API: streamGenerateContent, and Live for models
+// that are asked over WebSockets alone.
 //
 // The official SDK makes the requests; llm/internal/wire reads the streams.
 //
@@ -29,12 +30,17 @@ import (
 // Home is the address of the Gemini API.
 const Home = "https://generativelanguage.googleapis.com"
 
+// Live is a Settings.API: replies as text over WebSockets. The default, "", is
+// streamGenerateContent.
+const Live = "live"
+
 // version of the API.
 const version = "v1beta"
 
 // Options configure a model. The zero value is the Gemini API without a key.
 type Options struct {
 	BaseURL       string    // without the version; "" is Home
+	API           string    // "" or Live
 	Keys          *llm.Keys // nil is no key
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
 	Options       string    // see llm.Settings.Options
@@ -54,15 +60,21 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "gemini", Prefixes: []string{"GEMINI", "GOOGLE"}, Home: Home, Lookup: lookup,
 		New: func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error) {
-			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Options: s.Options, Whole: s.Whole, Base: base}, s)
+			return newModel(Options{BaseURL: s.BaseURL, API: s.API, Keys: keys, MaxTokens: s.MaxTokens, Options: s.Options, Whole: s.Whole, Base: base}, s)
 		},
 	}
 	return m.Provide
 }
 
 func newModel(o Options, s llm.Settings) (llm.Model, error) {
-	if s.API != "" {
-		return nil, wire.Bad("api", "gemini has one interface; leave it out")
+	named := options
+	switch {
+	case o.API == Live && o.Whole:
+		return nil, wire.Bad("stream", "Live has no replies in one piece; leave it out")
+	case o.API == Live:
+		named = liveOptions
+	case o.API != "":
+		return nil, wire.Bad("api", "is none of gemini's; leave it out")
 	}
 	if o.BaseURL == "" {
 		o.BaseURL = Home
@@ -73,15 +85,21 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if o.MaxTokens > maxOutputTokens {
 		return nil, wire.Bad("max_tokens", "is over what the interface can carry, 2147483647")
 	}
-	tuning, err := options.Tune(o.Options)
+	tuning, err := named.Tune(o.Options)
 	if err != nil {
 		return nil, err
 	}
-	return wire.New(wire.Config{
-		Vendor: &vendor{base: strings.TrimRight(o.BaseURL, "/"), maxTokens: int32(o.MaxTokens)},
-		Keys:   o.Keys, Header: "X-Goog-Api-Key",
+	base := strings.TrimRight(o.BaseURL, "/")
+	cfg := wire.Config{
+		Keys: o.Keys, Header: "X-Goog-Api-Key",
 		Prices: o.Prices, Price: s.Price, Tuning: tuning, Whole: o.Whole, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
-	}), nil
+	}
+	if o.API == Live {
+		cfg.Vendor = &live{base: base, maxTokens: int32(o.MaxTokens)}
+		return wire.NewCalling(cfg), nil
+	}
+	cfg.Vendor = &vendor{base: base, maxTokens: int32(o.MaxTokens)}
+	return wire.New(cfg), nil
 }
 
 const maxOutputTokens = 1<<31 - 1
@@ -143,17 +161,8 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) e
 	if schema, _ := ask.Answer(); schema != nil && len(turns.Tools) == 0 { // most models refuse both at once
 		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", schema
 	}
-	for _, f := range turns.Tools {
-		schema, err := wire.Object(f.Schema)
-		if err != nil {
-			return err
-		}
-		if len(cfg.Tools) == 0 {
-			cfg.Tools = []*sdk.Tool{{}}
-		}
-		cfg.Tools[0].FunctionDeclarations = append(cfg.Tools[0].FunctionDeclarations, &sdk.FunctionDeclaration{
-			Name: f.Name, Description: f.Description, ParametersJsonSchema: schema,
-		})
+	if cfg.Tools, err = tools(&turns); err != nil {
+		return err
 	}
 	if turns.System != "" {
 		cfg.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: turns.System}}}
@@ -172,6 +181,24 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) e
 		}
 	}
 	return nil
+}
+
+// tools returns the functions that the model may call.
+func tools(turns *wire.Turns) ([]*sdk.Tool, error) {
+	if len(turns.Tools) == 0 {
+		return nil, nil
+	}
+	all := &sdk.Tool{}
+	for _, f := range turns.Tools {
+		schema, err := wire.Object(f.Schema)
+		if err != nil {
+			return nil, err
+		}
+		all.FunctionDeclarations = append(all.FunctionDeclarations, &sdk.FunctionDeclaration{
+			Name: f.Name, Description: f.Description, ParametersJsonSchema: schema,
+		})
+	}
+	return []*sdk.Tool{all}, nil
 }
 
 // content returns a turn as the API's content.

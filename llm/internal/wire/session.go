@@ -73,7 +73,7 @@ func NewCalling(cfg Config) *Calling { return &Calling{NewTalking(cfg)} }
 // Stream implements llm.Model.
 func (m *Calling) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
 	return func(yield func(llm.Chunk, error) bool) {
-		s, err := m.connect(ctx, &req)
+		s, err := m.connect(ctx, &req, "")
 		switch {
 		case ctx.Err() != nil:
 			yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
@@ -95,14 +95,18 @@ func (m *Calling) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chu
 
 // Connect implements llm.SessionModel: one connection, with one key.
 func (m *Talking) Connect(ctx context.Context, req llm.Request) (llm.Session, error) {
-	s, err := m.connect(ctx, &req)
-	if err != nil {
+	s, err := m.connect(ctx, &req, "")
+	switch {
+	case err != nil:
 		return nil, err
+	case s.fixed != nil:
+		return fixed{s}, nil
 	}
 	return s, nil
 }
 
-func (m *Talking) connect(ctx context.Context, req *llm.Request) (*session, error) {
+// connect opens a connection; handle names the conversation that goes on over it.
+func (m *Talking) connect(ctx context.Context, req *llm.Request, handle string) (*session, error) {
 	talker := m.cfg.Vendor.(Talker)
 	keys := m.cfg.Keys.For(req.Model)
 	key, err := keys.Take()
@@ -133,7 +137,13 @@ func (m *Talking) connect(ctx context.Context, req *llm.Request) (*session, erro
 		return nil, m.fail(asked, x, &Reply{}, err)
 	}
 	conn.SetReadLimit(int64(m.maxEvent()))
-	s := &session{m: m.Model, talk: talker.Talk(), conn: conn, keys: keys, key: key, expires: time.Now().Add(sessionAge), over: make(chan struct{})}
+	s := &session{talking: m, m: m.Model, talk: talker.Talk(), conn: conn, keys: keys, key: key, expires: time.Now().Add(sessionAge), over: make(chan struct{})}
+	if s.fixed, _ = s.talk.(FixedTalk); s.fixed != nil {
+		if err := s.introduce(asked, x, req, handle); err != nil {
+			_ = conn.CloseNow()
+			return nil, err
+		}
+	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.listen()
 	return s, nil
@@ -142,11 +152,13 @@ func (m *Talking) connect(ctx context.Context, req *llm.Request) (*session, erro
 // session is a conversation on one connection. One goroutine reads the connection while it is
 // open, so that the provider's pings are answered and its end is seen.
 type session struct {
+	talking *Talking
 	m       *Model
+	fixed   FixedTalk // talk, if it is one
+	setup   []byte    // of the connection, without a handle
 	conn    *websocket.Conn
 	keys    *llm.Keys
 	key     llm.Key
-	expires time.Time
 	ctx     context.Context // of the connection
 	stop    context.CancelFunc
 	closing sync.Once
@@ -156,6 +168,10 @@ type session struct {
 	mu       sync.Mutex
 	talk     Talk
 	flow     flow
+	expires  time.Time
+	refused  *llm.Failure  // why the provider has closed the connection
+	used     bool          // there was a request
+	renewed  bool          // another connection was asked to go on
 	reader   *reader       // of the reply; nil when it was left, or there is none
 	settled  chan struct{} // closed when the end of a reply that was left is known; nil for none
 	dropped  bool          // something of that reply was not taken
@@ -183,6 +199,8 @@ type arrival struct {
 	data []byte
 	head head
 	is   verdict
+	told bool // says is known
+	says bool // it has content
 }
 
 // listen reads the connection to its end.
@@ -193,8 +211,10 @@ func (s *session) listen() {
 		_ = s.conn.CloseNow() // it may be closed
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.oversize = errors.Is(err, websocket.ErrMessageTooBig)
-		s.settle(false)
+		s.oversize, s.refused = errors.Is(err, websocket.ErrMessageTooBig), s.refusal(err)
+		if s.open || s.settled != nil {
+			s.settle(false)
+		}
 		close(s.over)
 	}()
 	for {
@@ -202,6 +222,14 @@ func (s *session) listen() {
 		var data []byte
 		if kind, data, err = s.conn.Read(s.ctx); err != nil {
 			return
+		}
+		if s.fixed != nil {
+			for _, a := range s.pieces(data) {
+				if !s.arrived(a) {
+					return
+				}
+			}
+			continue
 		}
 		a := arrival{data: data, is: breaks}
 		if kind == websocket.MessageText {
@@ -252,6 +280,7 @@ func (s *session) drain(a arrival) bool {
 		if s.dropped = s.dropped || says(&a); a.head.Type == "response.created" {
 			s.cancel()
 		}
+		return !s.dropped || s.fixed == nil // nothing is gone on from then
 	case closes:
 		s.dropped = s.dropped || !a.head.completed()
 		s.settle(!s.dropped)
@@ -263,6 +292,9 @@ func (s *session) drain(a arrival) bool {
 
 // says reports whether an event has a part of the reply that is more than white space.
 func says(a *arrival) bool {
+	if a.told {
+		return a.says
+	}
 	var e struct {
 		Delta Raw `json:"delta"`
 		Item  struct {
@@ -301,8 +333,11 @@ func (s *session) settle(kept bool) {
 // Settle implements llm.Session.
 func (s *session) Settle(ctx context.Context) (bool, error) {
 	s.mu.Lock()
-	wait := s.settled
+	wait, dropped := s.settled, s.fixed != nil && s.dropped
 	s.mu.Unlock()
+	if dropped {
+		return false, nil // the rest of the reply does not matter
+	}
 	if wait != nil {
 		late := time.NewTimer(sessionDrain)
 		defer late.Stop()
@@ -314,6 +349,12 @@ func (s *session) Settle(ctx context.Context) (bool, error) {
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
+	}
+	s.mu.Lock()
+	dropped = s.fixed != nil && s.dropped
+	s.mu.Unlock()
+	if dropped {
+		return false, nil
 	}
 	if s.Ended() {
 		return false, s.m.fail(ctx, &exchange{keys: s.keys, sent: true}, &Reply{}, nil)
@@ -331,7 +372,11 @@ func (s *session) Settle(ctx context.Context) (bool, error) {
 func (s *session) Ended() bool { return s.ctx.Err() != nil }
 
 // Expires implements llm.Session.
-func (s *session) Expires() time.Time { return s.expires }
+func (s *session) Expires() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.expires
+}
 
 // Close implements llm.Session.
 func (s *session) Close() error {
@@ -406,7 +451,7 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 		s.mu.Lock()
 		sure := s.talk.Sure()
 		s.mu.Unlock()
-		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth || !sure {
+		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth || !sure || s.fixed != nil {
 			s.stop() // the next connection takes the next key
 		}
 		yield(llm.Chunk{}, failure)
@@ -468,7 +513,7 @@ func (s *session) frames(x *exchange, req *llm.Request, sent int, from string) (
 		}
 		frames = append(frames, frame)
 	}
-	if last := len(frames) - 1; len(x.options.Extra) > 0 {
+	if last := len(frames) - 1; len(x.options.Extra) > 0 && s.fixed == nil {
 		frames[last], err = merged(frames[last], x.options.Extra)
 	}
 	return frames, err
@@ -490,6 +535,8 @@ func (s *session) from(sent int) (point, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.fixed != nil && s.used && (sent != s.latest.n || !s.kept):
+		return point{}, false
 	case sent == 0:
 		return point{}, true
 	case s.kept && sent == s.latest.n:
@@ -506,6 +553,7 @@ func (s *session) begin(from point, n int) *reader {
 	defer s.mu.Unlock()
 	in := &reader{events: make(chan arrival), left: make(chan struct{})}
 	s.flow.ask()
+	s.used = true
 	s.reader, s.parent, s.latest, s.kept, s.dropped, s.open = in, from, point{n: n + 1}, false, false, true
 	return in
 }
@@ -578,9 +626,11 @@ func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Reque
 			return true
 		case <-s.over:
 			s.mu.Lock()
-			oversize := s.oversize
+			oversize, refused := s.oversize, s.refused
 			s.mu.Unlock()
 			switch {
+			case refused != nil:
+				r.failed = refused
 			case oversize:
 				r.ended(errOversized)
 			case begun:
