@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -43,15 +44,15 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		case !wholePath(r.URL.EscapedPath()):
 			s.refuse(w, r, refusalOf(messages.ErrNotFound, "path", "a segment of the path is empty, or . or .., which mean folders"))
 			return
-		case r.ContentLength > maxBody:
+		}
+		if _, pattern = next.Handler(r); r.ContentLength > bodyOf(pattern) {
 			h.Set("Connection", "close") // what is left of it is not read
-			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB"))
+			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most "+strconv.FormatInt(bodyOf(pattern)>>20, 10)+" MiB"))
 			return
 		}
 		if s.preflight(w, r) {
 			return
 		}
-		_, pattern = next.Handler(r)
 		defer func() {
 			if why := recover(); why != nil {
 				if err, ok := why.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -82,7 +83,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			s.refuse(w, r, s.challenged(r, pattern, s.turnedAway(h, r, err)))
 			return
 		}
-		known.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		known.Body = http.MaxBytesReader(w, r.Body, bodyOf(pattern))
 		held, release := s.hold(known)
 		defer release()
 		if s.cluster != nil {
@@ -91,6 +92,15 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		}
 		next.ServeHTTP(w, held)
 	})
+}
+
+// bodyOf is how many bytes the body of a request to a route may have. That of a submit has pictures
+// and files in it; its text has a bound of its own.
+func bodyOf(pattern string) int64 {
+	if pattern == "POST /v1/sessions/{id}/runs" {
+		return maxPartsBody
+	}
+	return maxBody
 }
 
 // wholePath reports whether no segment of a path is one that clients, proxies and the mux resolve

@@ -28,7 +28,8 @@ import (
 
 // Bounds of the door.
 const (
-	maxBody       = 1 << 20 // bytes
+	maxBody       = 1 << 20  // bytes
+	maxPartsBody  = 12 << 20 // of a submit: stile.MaxPartsBytes in base64, and its text
 	maxHeader     = 64 << 10
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
@@ -426,7 +427,7 @@ const statusHungUp = 499
 
 // route registers one operation. Its errors are Problems.
 func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	op.MaxBodyBytes = maxBody
+	op.MaxBodyBytes = bodyOf(op.Method + " " + op.Path)
 	s.secure(&op)
 	s.nameRefusals(&op, "")
 	s.names[op.Method+" "+op.Path] = op.OperationID

@@ -127,3 +127,57 @@ func TestPartsRefused(t *testing.T) {
 		}
 	})
 }
+
+// A submit has room for what a message may bring along; its text has none beyond its own bound, and
+// no other request has that room.
+func TestRoomForParts(t *testing.T) {
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("seer", seer{})}, func(t *testing.T, c client) {
+		if w := c.raw(t.Context(), "POST", "/v1/sessions", `{"id": "s", "agent": "seer"}`); w.Code != 201 {
+			t.Fatal(w.Code, w.Body)
+		}
+		sized := func(n int) string {
+			head, _ := base64.StdEncoding.DecodeString(dot)
+			return `{"data": "` + base64.StdEncoding.EncodeToString(append(head, make([]byte, n-len(head))...)) + `"}`
+		}
+		most := sized(stile.MaxPartBytes)
+		for name, row := range map[string]struct {
+			path, body string
+			status     int
+		}{
+			"all there may be": {"/v1/sessions/s/runs?wait=1m&stream=none", `{"input": "look", "parts": [` + most + `,` + most + `]}`, 200},
+			"more than all":    {"/v1/sessions/s/runs", `{"input": "look", "parts": [` + most + `,` + most + `,` + most + `]}`, 413},
+			"a text too long":  {"/v1/sessions/s/runs", `{"input": "` + strings.Repeat("x", 2<<20) + `"}`, 422},
+			"another request":  {"/v1/sessions", `{"id": "t", "agent": "` + strings.Repeat("x", 2<<20) + `"}`, 413},
+			"chat completions": {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": "` + strings.Repeat("x", 2<<20) + `"}]}`, 413},
+		} {
+			w := c.raw(t.Context(), "POST", row.path, row.body)
+			if w.Code != row.status {
+				t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// A tool of MCP takes parts with its message, and refuses those of a question about an earlier run.
+func TestToolParts(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("seer", seer{}))
+	ses := toolClient(t, d, "", nil)
+	parts := []any{map[string]any{"name": "a.png", "data": dot}}
+	if res, a, text := callTool(t, ses, "seer", map[string]any{"message": "look", "session": "s", "parts": parts}); res.IsError || a.Text != "[look image/png a.png 29]" {
+		t.Errorf("%+v %q", a, text)
+	}
+	if res, a, text := callTool(t, ses, "seer", map[string]any{"message": "and now?", "session": "s"}); res.IsError || a.Text != "[look image/png a.png 29][and now?]" {
+		t.Errorf("%+v %q", a, text)
+	}
+	for name, args := range map[string]map[string]any{
+		"no base64":      {"message": "x", "parts": []any{map[string]any{"data": "%"}}},
+		"no picture":     {"message": "x", "parts": []any{map[string]any{"data": "aGVsbG8=", "type": "image/png"}}},
+		"not taken":      {"message": "x", "parts": []any{map[string]any{"data": "aGVsbG8="}}},
+		"without a text": {"parts": parts},
+		"with a run":     {"session": "s", "run": 1, "parts": parts},
+	} {
+		if res, _, text := callTool(t, ses, "seer", args); !res.IsError || !strings.Contains(text, "ERR_INVALID") {
+			t.Errorf("%s: %v %q", name, res.IsError, text)
+		}
+	}
+}

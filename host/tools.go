@@ -208,6 +208,14 @@ func (s *Server) submitCall(ctx context.Context, c *mcp.Call) (id string, ses *s
 	if agent == nil {
 		return "", nil, nil, &messages.Error{Code: messages.ErrNotFound, Field: "name", Detail: "no agent of that name is offered"}
 	}
+	parts := make([]part, len(c.Parts))
+	for i, p := range c.Parts {
+		parts[i] = part(p)
+	}
+	opts, err := attached(parts)
+	if err != nil {
+		return id, nil, nil, err
+	}
 	name := s.principal(ctx).sid(id)
 	ses, err = s.rt.Find(ctx, name)
 	if stile.IsNotFound(err) && c.Run == 0 {
@@ -227,7 +235,7 @@ func (s *Server) submitCall(ctx context.Context, c *mcp.Call) (id string, ses *s
 		}
 		return id, ses, run, err
 	}
-	run, err = s.submitNow(ctx, ses, agent.Manifest.Loop.Busy, c.Message)
+	run, err = s.submitNow(ctx, ses, agent.Manifest.Loop.Busy, c.Message, opts...)
 	return id, ses, run, err
 }
 

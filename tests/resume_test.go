@@ -724,3 +724,23 @@ func TestAutoFallsBackForNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// A picture goes over an open conversation with its message, and is not sent again.
+func TestResumeSendsPartsOnce(t *testing.T) {
+	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return wiretest.Response{Text: []string{"I see."}} })
+	rt := start(t, stile.Config{Providers: keepers()})
+	s := open(t, rt, "s", resuming(t, "plain", "resume", srv.URL, ""))
+	wantDone(t, ask(t, s, "hello"))
+	run, err := s.Submit(t.Context(), "look", stile.Attach(stile.File{Data: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDone(t, decision(t, run))
+	wantDone(t, ask(t, s, "and now?"))
+	wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
+	for i, want := range []string{"user: hello", "user: [input_image]look", "user: and now?"} {
+		if got := itemized(srv.Seen()[i].New); got != want {
+			t.Errorf("request %d sent %q, want %q", i+1, got, want)
+		}
+	}
+}

@@ -192,6 +192,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Files go with the message, under the name of the file alone; what cannot be sent is refused before
+// anything is made.
+func TestRunAttaches(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	write(t, dir, "dot.png", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00")
+	write(t, dir, "notes.txt", "two lines\nof notes\n")
+	write(t, dir, "program", "\x7fELF\x02\x01\x01\x00\x00")
+	write(t, dir, "long.txt", strings.Repeat("x", stile.MaxPartBytes+1))
+	file := func(name string) string { return filepath.Join(dir, name) }
+	out := must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--attach", file("dot.png"), "--attach", file("notes.txt"), "--dir", data, "--session", "s", "--json")
+	holds(t, out, `"name":"dot.png"`, `"type":"image/png"`, `"name":"notes.txt"`, `"type":"text/plain"`)
+	if strings.Contains(out, dir) {
+		t.Errorf("the record has a path of this machine: %s", out)
+	}
+	holds(t, must(t, "sessions", "show", "s", "--dir", data), "dot.png", "notes.txt")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing there":   {[]string{"I am Ada.", "--attach", file("none.png")}, "none.png"},
+		"a folder":        {[]string{"I am Ada.", "--attach", dir}, "--attach"},
+		"too large":       {[]string{"I am Ada.", "--attach", file("long.txt")}, "more than 4 MiB"},
+		"no such type":    {[]string{"I am Ada.", "--attach", file("program")}, "parts[0].type"},
+		"without MESSAGE": {[]string{"--resume", "--session", "s", "--attach", file("dot.png")}, "--attach"},
+	} {
+		a := stileDo(t, append([]string{"run", example("plain/agent.yaml"), "--dir", filepath.Join(dir, "other")}, c.args...)...)
+		if a.status != int(exitUsage) && a.status != int(exitFailure) {
+			t.Errorf("%s: status %d", name, a.status)
+		}
+		holds(t, a.err, c.want)
+	}
+}
+
 func TestRunInATerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		env     map[string]string

@@ -7,10 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +53,7 @@ OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY. With _1 to _20 added there ca
 several, which take turns. A server at an address of its own may need none.`,
 		Example: `  stile run examples/plain/agent.yaml "I am Ada."
   stile run examples/ledger/agent.yaml --session ledger < question.txt
+  stile run agent.yaml "What is wrong here?" --attach error.png
   stile run agent.yaml "hello" --json | jq .type
   stile run --provider anthropic --model claude-sonnet-4-5 "hello"
   stile run --provider openai --base-url http://localhost:11434/v1 --model llama3.2 "hello"`,
@@ -72,6 +75,7 @@ several, which take turns. A server at an address of its own may need none.`,
 	cmd.Flags().BoolVar(&opts.resume, "resume", false, "go on with what is open in --session, without a MESSAGE: a run of a fork, of a process that ended")
 	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce; answer: yes or no answers the call that waits (default the manifest's loop.busy)")
 	cmd.Flags().StringVar(&opts.zone, "zone", "", "the user's time zone, such as Europe/Oslo or UTC+2; the session keeps it (default the manifest's)")
+	cmd.Flags().StringArrayVar(&opts.attach, "attach", nil, "picture or file (PNG, JPEG, GIF, WebP, PDF, text) that the model sees with MESSAGE; may be repeated")
 	cmd.Flags().StringVar(&opts.title, "title", "", "title of the session, in place of the one it has")
 	cmd.Flags().StringArrayVar(&opts.tags, "tag", nil, "tag to add to the session, key or key=value; may be repeated")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
@@ -88,7 +92,7 @@ several, which take turns. A server at an address of its own may need none.`,
 type runOptions struct {
 	session, policy, zone string
 	title                 string
-	tags                  []string
+	tags, attach          []string
 	decisionLog           string
 	memory, json, resume  bool
 
@@ -165,6 +169,10 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
+	files, err := attachments(opts.attach)
+	if err != nil {
+		return err
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -213,6 +221,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		if opts.zone != "" {
 			how = append(how, stile.Zone(opts.zone))
 		}
+		if len(files) > 0 {
+			how = append(how, stile.Attach(files...))
+		}
 		run, err := s.Submit(ctx, message, how...)
 		if err != nil {
 			return err
@@ -253,8 +264,38 @@ func (o *runOptions) resumes(rest []string) error {
 		return flagError("--resume", "needs --session, the session to go on with")
 	case len(rest) > 0:
 		return flagError("--resume", "goes on with what is open and takes no MESSAGE")
+	case len(o.attach) > 0:
+		return flagError("--attach", "goes with a MESSAGE, and --resume takes none")
 	}
 	return nil
+}
+
+// attachments reads the files of --attach. Nothing is made when one cannot be sent.
+func attachments(paths []string) (files []stile.File, err error) {
+	for _, path := range paths {
+		data, err := readPart(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, stile.File{Name: filepath.Base(path), Data: data})
+	}
+	return files, nil
+}
+
+func readPart(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, flagError("--attach", err.Error())
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, stile.MaxPartBytes+1))
+	switch {
+	case err != nil:
+		return nil, flagError("--attach", err.Error())
+	case len(data) > stile.MaxPartBytes:
+		return nil, flagError("--attach", fmt.Sprintf("%s has more than %d MiB", path, stile.MaxPartBytes>>20))
+	}
+	return data, nil
 }
 
 // leftOpen are the runs that a session has open before this process opens it: one that is to

@@ -5,3 +5,10 @@ func (r *Route) TakesPart(mediaType string) bool {
 	p, ok := r.Port.(interface{ TakesPart(mediaType string) bool })
 	return ok && p.TakesPart(mediaType)
 }
+
+// TalksParts reports whether the conversations of the route's model take parts: not every transport
+// has a form for them.
+func (r *Route) TalksParts() bool {
+	p, ok := r.Port.(interface{ TalksParts() bool })
+	return ok && p.TalksParts()
+}

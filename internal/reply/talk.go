@@ -14,7 +14,7 @@ import (
 // and the route have one, else with the whole prompt.
 func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.ModelOpened) iter.Seq2[llm.Chunk, error] {
 	port, keeps := route.Port.(llm.SessionModel)
-	if r.Talk == nil || !keeps || len(req.Files) > 0 { // not every transport has parts
+	if r.Talk == nil || !keeps || len(req.Files) > 0 && !route.TalksParts() {
 		r.sends(messages.ModelReplay, r.asked)
 		r.post(opened)
 		return route.Port.Stream(r.ctx, req)

@@ -284,6 +284,14 @@ type wireItem struct {
 
 func (i *wireItem) item() Item {
 	text, _ := i.Content.(string)
+	parts, _ := i.Content.([]any) // of a message with pictures or files: their types, and its text
+	for _, p := range parts {
+		if p, ok := p.(map[string]any); ok && p["text"] != nil {
+			text += fmt.Sprint(p["text"])
+		} else if ok {
+			text += fmt.Sprintf("[%v]", p["type"])
+		}
+	}
 	switch i.Type {
 	case "function_call":
 		text = i.Name + i.Arguments

@@ -35,6 +35,8 @@ type scenario struct {
 	// undoes: its actions are members of groups, which are rolled back; blocks: they stand in
 	// control blocks; streams: their results grow.
 	undoes, blocks, streams bool
+	// talks: its provider keeps the conversation.
+	talks bool
 }
 
 // every class of effect (docs/spec/design.md §7).
@@ -138,6 +140,25 @@ func reference() []scenario {
 			change: func(m *manifest.Manifest) { m.Stream.Durability = d },
 		})
 	}
+	keeping, asked := []string{"cogency"}, 1
+	if *full {
+		keeping, asked = append(keeping, "plain", "kitsu"), 2
+	}
+	for _, d := range keeping {
+		sc := scenario{name: d + "/talk", dialect: d, reply: poem, submits: asked, talks: true, change: func(m *manifest.Manifest) {
+			m.Model.Mode = manifest.ModeResume
+			if d == "kitsu" {
+				m.Kitsu.Search, m.Loop.Busy = "world.effectful", messages.Enqueue
+			}
+		}}
+		switch d {
+		case "cogency":
+			sc.reply, sc.classes = batch, undone
+		case "kitsu":
+			sc.reply, sc.classes = token, []messages.Class{messages.Effectful}
+		}
+		set = append(set, sc)
+	}
 	return set
 }
 
@@ -165,6 +186,9 @@ func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
 		m.Import.Tools = append(m.Import.Tools, newsTool)
 	}
 	a := &stile.Agent{Manifest: m, Tools: own, Model: speaker{sc, g}}
+	if sc.talks {
+		a.Model = keeper{speaker{sc, g}}
+	}
 	if sc.delegates {
 		m.Import.Agents = []string{"helper"}
 		a.Agents = []*stile.Agent{helper(o, g)}

@@ -83,15 +83,16 @@ type where string
 
 // The places.
 const (
-	beforeCommit where = "before the commit of record"
-	afterCommit  where = "after the commit of record" // on disk, not acknowledged
-	beforeEffect where = "before the effect"          // the tool was called
-	afterEffect  where = "after the effect"           // it happened, its end is no record
-	beforeReply  where = "before the first word of reply"
-	midReply     where = "in the middle of reply"
-	afterReply   where = "after the last word of reply"
-	anyPlace     where = "at the place" // the n-th that the life passes
-	nowhere      where = "nowhere"
+	beforeCommit  where = "before the commit of record"
+	afterCommit   where = "after the commit of record" // on disk, not acknowledged
+	beforeEffect  where = "before the effect"          // the tool was called
+	afterEffect   where = "after the effect"           // it happened, its end is no record
+	beforeConnect where = "before the connection"
+	beforeReply   where = "before the first word of reply"
+	midReply      where = "in the middle of reply"
+	afterReply    where = "after the last word of reply"
+	anyPlace      where = "at the place" // the n-th that the life passes
+	nowhere       where = "nowhere"
 )
 
 func (p point) String() string { return fmt.Sprintf("%s %d", p.where, p.n) }

@@ -25,6 +25,7 @@ type Agent struct {
 // Call is a message to an agent, or a question for the answer of an earlier one.
 type Call struct {
 	Agent, Message string
+	Parts          []Part
 	// Session is the id of the session it is for; "" is one of its own.
 	Session string
 	// Run is that of an earlier answer whose end is waited for; nothing is said then.
@@ -38,6 +39,13 @@ type Call struct {
 	// Question asks the person at the client about a call that waits for approval; nil where
 	// the client cannot, or its caller may not answer.
 	Question func(context.Context, Approval) Word
+}
+
+// Part is a picture or a file of a message.
+type Part struct {
+	Name string `json:"name,omitempty" jsonschema:"of the file"`
+	Type string `json:"type,omitempty" jsonschema:"media type: image/png, image/jpeg, image/gif, image/webp, application/pdf or text/plain; what the bytes are when it is left out"`
+	Data string `json:"data" jsonschema:"the bytes in base64"`
 }
 
 // Event is something that happens in a run, for a client that wants to be told.
@@ -93,6 +101,7 @@ type Ask func(ctx context.Context, c Call) (Answer, error)
 // askInput is what a client gives a tool.
 type askInput struct {
 	Message string `json:"message,omitempty" jsonschema:"what to say to the agent; left out with run"`
+	Parts   []Part `json:"parts,omitempty" jsonschema:"pictures and files that the agent sees with the message"`
 	Session string `json:"session,omitempty" jsonschema:"id of an earlier answer's session, to go on with that conversation; a new one when it is left out"`
 	Run     int64  `json:"run,omitempty" jsonschema:"run of an answer that had not ended or was lost, in session: nothing is said, and its end is waited for"`
 }
@@ -102,7 +111,7 @@ func (in *askInput) check() error {
 	switch {
 	case in.Message == "" && in.Run == 0:
 		field, detail = "message", "is missing: what to say to the agent"
-	case in.Run < 0, in.Run > 0 && (in.Message != "" || in.Session == ""):
+	case in.Run < 0, in.Run > 0 && (in.Message != "" || len(in.Parts) > 0 || in.Session == ""):
 		field, detail = "run", "is the run of an earlier answer: pass its session, and no message"
 	case len(in.Message) > maxMessage:
 		field, detail = "message", "a message has at most 512 KiB"
@@ -207,7 +216,7 @@ func (a *Answer) words() string {
 // callOf is a client's call.
 func callOf(ctx context.Context, req *sdk.CallToolRequest, agent string, in *askInput, approve bool) Call {
 	c := Call{
-		Agent: agent, Message: in.Message, Session: in.Session, Run: in.Run,
+		Agent: agent, Message: in.Message, Parts: in.Parts, Session: in.Session, Run: in.Run,
 		Begun: func(string, int64) {}, Progress: func(string, int64) {},
 		// A client that does not hear it loses nothing, here and below: the result is whole.
 		Log: func(e Event) {

@@ -28,6 +28,15 @@ type Talker interface {
 	Talk() Talk
 }
 
+// PartsTalker is an optional interface of a Talker: whether its conversations take parts.
+type PartsTalker interface{ TalksParts() bool }
+
+// TalksParts reports whether conversations take the parts that TakesPart allows.
+func (m *Talking) TalksParts() bool {
+	t, ok := m.cfg.Vendor.(PartsTalker)
+	return ok && t.TalksParts()
+}
+
 // Talk is what a Talker keeps of one connection. One goroutine at a time calls it.
 type Talk interface {
 	// Next returns the request for a reply to the messages behind the first sent: events for
