@@ -37,7 +37,7 @@ const nodePackages = "STILE_TEST_NODE_PACKAGES"
 
 // browser finds the browser, Node and its packages. Without one of them the tests say so, and
 // fail if they are required.
-func browser(t *testing.T) (browser, node, packages string, ok bool) {
+func browser(t testing.TB) (browser, node, packages string, ok bool) {
 	t.Helper()
 	for _, name := range []string{os.Getenv("STILE_TEST_BROWSER"), "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -359,7 +359,7 @@ func resting(t *testing.T) string {
 }
 
 // served serves a runtime until the test ends.
-func served(t *testing.T, rt *stile.Runtime, cfg host.Config) string {
+func served(t testing.TB, rt *stile.Runtime, cfg host.Config) string {
 	t.Helper()
 	srv, err := host.New(cfg)
 	if err != nil {
