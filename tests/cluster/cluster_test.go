@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"any host", anyHost}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}} {
+	}{{"any host", anyHost}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 			return
 		}
 	}
-	w.verified(3)
+	w.verified(5)
 }
 
 // The door for hosts lets nobody in without a proof, whatever token is shown.
@@ -174,6 +174,8 @@ func frozen(t *testing.T, w *world) {
 	submitted := w.follow("a", http.MethodPost, "/v1/sessions/bob/runs?stream=token", `{"input":"one"}`, "")
 	old := w.reply()
 	w.next(submitted, "turn.begin")
+	elsewhere := w.follow("c", http.MethodGet, "/v1/sessions/bob/runs/1/events", "", "")
+	w.next(elsewhere, "turn.begin")
 	process := w.hosts["a"].cmd.Process
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -182,17 +184,71 @@ func frozen(t *testing.T, w *world) {
 	if fresh.host == "a" {
 		t.Fatal("a frozen host goes on")
 	}
+	// A host that is frozen closes no connection: its readers at others are led away.
+	fresh.say(t, "what is ")
+	w.next(elsewhere, "delta")
 	old.say(t, "what nobody sees")
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	<-old.gone
-	fresh.say(t, "what is said")
+	fresh.say(t, "said")
 	fresh.end()
+	w.next(elsewhere, "run.end")
 	all, _ := w.next(submitted, "run.end")
 	if got := text(t, all); got != "what is said" {
 		t.Errorf("the reader has %q", got)
 	}
+}
+
+// A host that is told to stop gives up idle sessions at once, and another one after its turn; its
+// readers at other hosts see one stream, and no request fails.
+func stopped(t *testing.T, w *world) {
+	for _, id := range []string{"dora", "eve"} {
+		w.ask("b", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"`+id+`"}`, http.StatusCreated)
+	}
+	followed := w.follow("c", http.MethodGet, "/v1/sessions/dora/events", "", "")
+	submitted := w.follow("c", http.MethodPost, "/v1/sessions/dora/runs?stream=token", `{"input":"one"}`, "")
+	r := w.reply()
+	if r.host != "b" {
+		t.Fatalf("the session of b runs at %s", r.host)
+	}
+	r.say(t, "the turn ")
+	head, _ := w.next(submitted, "delta")
+	if err := w.hosts["b"].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	idle := w.follow("c", http.MethodPost, "/v1/sessions/eve/runs?stream=token", `{"input":"one"}`, "")
+	other := w.reply()
+	other.say(t, "at once")
+	other.end()
+	w.next(idle, "run.end")
+	r.say(t, "ends")
+	r.end()
+	rest, _ := w.next(submitted, "run.end")
+	if got := text(t, append(head, rest...)); got != "the turn ends" {
+		t.Errorf("the reader of the submit has %q", got)
+	}
+	<-w.hosts["b"].ended
+	next := w.follow("c", http.MethodPost, "/v1/sessions/dora/runs?stream=token", `{"input":"two"}`, "")
+	r = w.reply()
+	if r.host == "b" {
+		t.Fatal("a host that has stopped asks")
+	}
+	r.say(t, "goes on")
+	r.end()
+	w.next(next, "run.end")
+	all, _ := w.next(followed, "run.end")
+	more, _ := w.next(followed, "run.end")
+	var records []event
+	for _, e := range append(all, more...) {
+		if e.name != "delta" && e.name != "retract" && e.name != "response" {
+			records = append(records, e)
+		} else if e.name == "response" {
+			records = append(records, event{name: "record", data: e.data})
+		}
+	}
+	text(t, records)
 }
 
 // verified checks the journal: as many sessions, each whole, and no run with two ends.
