@@ -301,13 +301,13 @@ func TestLargeStateIsWrittenSeldom(t *testing.T) {
 		a := &answers{reply: func(int, *http.Request) (*http.Response, error) { return status(500), nil }}
 		path := filepath.Join(t.TempDir(), "webhooks.json")
 		s := sender(t, a, Options{Path: path})
-		end := run(t, s)
-		defer end()
-		for i := range 20 {
+		for i := range 20 { // all are there when the file is written first
 			e := event("msg_"+strconv.Itoa(i), "acme")
 			e.Body = strings.Repeat("x", 1<<20)
 			s.Offer(e)
 		}
+		end := run(t, s)
+		defer end()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		waiting, dead, err := Left(path)
