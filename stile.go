@@ -298,9 +298,9 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		rt.writer.Close()
 		return nil, err
 	}
-	var leases actors.Leases
+	var leases membership.Guard
 	if rt.member != nil {
-		leases, alone = rt.member, true // what a session has to do is the lease's to say
+		leases.Leases, alone = rt.member, true // what a session has to do is the lease's to say
 	}
 	rt.host = actors.New(actors.Config{
 		Leases: leases,

@@ -122,7 +122,7 @@ func (s *session) refused(c actor.Context, err error) {
 // lost ends this activation when the host has lost its lease: another host may run the session
 // by now, so nothing more is shown or begun here. What was appended is in the journal.
 func (s *session) lost(c actor.Context) bool {
-	if s.machine == nil || s.host.held() {
+	if s.machine == nil || s.host.cfg.Leases.Held() {
 		return false
 	}
 	why := lease.Lost()

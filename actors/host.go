@@ -1,14 +1,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +24,7 @@ import (
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/intake"
 	"github.com/seed14be6753/stile/internal/load"
+	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/pool"
 	"github.com/seed14be6753/stile/internal/program"
@@ -114,8 +112,8 @@ type Config struct {
 	Alone bool
 	// Closed is why no request gets to a session; nil lets them.
 	Closed error
-	// Leases say which sessions this host may run, beside others; nil when it may run all.
-	Leases Leases
+	// Leases say which sessions this host may run, beside others.
+	Leases membership.Guard
 	// Boot says how what is open is taken up at the start.
 	Boot wake.Boot
 	// Proofs is what sessions that are woken must prove.
@@ -128,34 +126,6 @@ type Config struct {
 	// 0 is 256.
 	ModelSessions int
 }
-
-// Leases are those of the sessions of hosts that share a journal. Sessions of the host's own
-// making, which keep profiles and relics, have none: hosts take turns in writing them, and the
-// fence tells them when.
-type Leases interface {
-	// Claim makes a session this host's. It is called before the session is loaded.
-	Claim(ctx context.Context, sid string) error
-	// GiveUp gives a session up, of which nothing runs any more. It does not wait.
-	GiveUp(sid string)
-	// Held reports whether the host has its lease at this moment. It asks nobody.
-	Held() bool
-}
-
-// claimWait bounds the wait for a claim.
-const claimWait = 10 * time.Second
-
-// claim makes a session this host's.
-func (h *Host) claim(key messages.SessionKey) error {
-	if h.cfg.Leases == nil || key.ID == messages.ProfileID || key.ID == messages.RelicsID {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(h.ctx, claimWait)
-	defer cancel()
-	return h.cfg.Leases.Claim(ctx, key.SID())
-}
-
-// held reports whether this host may go on with what it runs.
-func (h *Host) held() bool { return h.cfg.Leases == nil || h.cfg.Leases.Held() }
 
 // LetGo stops every session, as Stop does, and the host goes on: others may run them from now
 // on. It does not wait.
@@ -228,24 +198,12 @@ func New(cfg Config) *Host {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.IdleTimeout == 0 {
-		cfg.IdleTimeout = 10 * time.Minute
-	}
-	if cfg.SnapshotEvery == 0 {
-		cfg.SnapshotEvery = 256
-	}
-	if cfg.MemoryLimit == 0 {
-		if cfg.MemoryLimit = debug.SetMemoryLimit(-1); cfg.MemoryLimit == math.MaxInt64 {
-			cfg.MemoryLimit = -1
-		}
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.SLog == nil {
-		cfg.SLog = slog.New(slog.DiscardHandler)
-	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: directory.New(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }, liveHeap), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 10*time.Minute)
+	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, 256)
+	cfg.MemoryLimit = intake.MemoryLimit(cfg.MemoryLimit)
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
+	cfg.SLog = cmp.Or(cfg.SLog, slog.New(slog.DiscardHandler))
+	h := &Host{cfg: cfg, log: cfg.Log, dir: directory.New(), hub: hub.New(), intake: intake.New(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }, intake.LiveHeap), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.loader = load.New(load.Config{Store: cfg.Store, Writer: cfg.Writer, Proofs: cfg.Proofs, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log})
 	h.share()
 	h.scopes = relics.Scopes{
@@ -298,7 +256,7 @@ func (h *Host) share() {
 
 // tell shows text that has no record yet.
 func (h *Host) tell(sid string, d *messages.Delta) {
-	if h.held() {
+	if h.cfg.Leases.Held() {
 		h.hub.Tell(sid, d)
 	}
 }
@@ -490,27 +448,12 @@ func (h *Host) stopAndWait() {
 	h.waker.Wait()
 	grace := time.NewTimer(StopGrace)
 	defer grace.Stop()
-	whole := within(func() { h.work.Wait(); h.talks.Wait() }, grace.C)
+	whole := pool.Within(func() { h.work.Wait(); h.talks.Wait() }, grace.C)
 	_ = h.system.Root.StopFuture(h.root).Wait()
 	h.system.Shutdown()
 	h.pool.Close()
-	if !whole || !within(h.pool.Wait, grace.C) {
+	if !whole || !pool.Within(h.pool.Wait, grace.C) {
 		h.log.Warn("the host stopped before everything that ran in it: some tool or model does not heed its context")
-	}
-}
-
-// within waits for wait to return, until the timer rings.
-func within(wait func(), grace <-chan time.Time) bool {
-	done := make(chan struct{})
-	go func() {
-		wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-grace:
-		return false
 	}
 }
 
@@ -525,15 +468,3 @@ func (h *Host) run(f func()) {
 
 // typeName names an unknown message without printing what it holds.
 func typeName(v any) string { return fmt.Sprintf("%T", v) }
-
-// liveHeap collects garbage and returns how many bytes of the heap are alive. It is for moments
-// at which a host with a memory limit takes megabytes.
-func liveHeap() int64 {
-	runtime.GC()
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindUint64 {
-		return 0
-	}
-	return int64(min(s[0].Value.Uint64(), math.MaxInt64))
-}

@@ -108,8 +108,8 @@ func (r *root) ended(c actor.Context, pid *actor.PID) {
 		}
 		// What was open when the host stopped is for others to take: it stays this host's, whose
 		// lease ends.
-		if l := r.host.cfg.Leases; l != nil && r.stopping == nil && r.host.dir.Find(ref.SID) == nil {
-			l.GiveUp(ref.SID)
+		if r.stopping == nil && r.host.dir.Find(ref.SID) == nil {
+			r.host.cfg.Leases.GiveUp(ref.SID)
 		}
 	}
 	r.maybeDone()

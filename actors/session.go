@@ -159,7 +159,7 @@ func (s *session) started(c actor.Context) {
 	h.run(func() {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
-			if msg.err = h.claim(ref.Key); msg.err != nil {
+			if msg.err = h.cfg.Leases.Claim(h.ctx, ref.Key); msg.err != nil {
 				h.system.Root.Send(self, msg)
 				return
 			}

@@ -6,8 +6,8 @@
 //   - what a share took is back when it ended, once;
 //   - shares are served in the order in which they began to wait.
 //
-// It measures no memory and reads no reply: the cost of a byte is an estimate, and the reader asks
-// before it reads.
+// It reads no reply: the cost of a byte is an estimate, and the reader asks before it reads. What is
+// alive of the process's memory is a function that it is given (LiveHeap).
 package intake
 
 import (

@@ -9,7 +9,10 @@
 // ends the process.
 package pool
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Pool runs functions on goroutines that it keeps. A turn passes through several
 // goroutines, and each does work with deep frames (a signature, a verification, a
@@ -214,3 +217,18 @@ func (p *Pool) Schedule(f func()) { p.Run(func(*Worker) { f() }) }
 
 // Throughput implements actor.Dispatcher.
 func (p *Pool) Throughput() int { return Throughput }
+
+// Within waits for wait to return, until the timer rings.
+func Within(wait func(), grace <-chan time.Time) bool {
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-grace:
+		return false
+	}
+}

@@ -74,7 +74,7 @@ func TestCluster(t *testing.T) {
 	w.verified(5)
 }
 
-// The door for hosts lets nobody in without a proof, whatever token is shown.
+// The door for hosts refuses a request without a proof, whatever token it shows.
 func forged(t *testing.T, w *world) {
 	for _, proof := range []string{"", "from=a&to=b&at=1&nonce=0&names=&code=00"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.hosts["a"].private+"/v1/sessions/ada", nil)
