@@ -17,7 +17,7 @@ import (
 
 // Reading alone. A journal in WAL mode is three files: the database, the log, and an
 // index of the log in shared memory, which SQLite must be able to make. There are
-// three ways, tried in this order:
+// four ways, tried in this order:
 //
 //	shared     the index is there or can be made: SQLite reads file and log, also
 //	           beside a running host
@@ -27,6 +27,9 @@ import (
 //	           backup leaves it: file and log are copied to the system's folder for
 //	           temporary files and read there. To leave the log out would be easy, and
 //	           would hide what was acknowledged last.
+//	upgraded   the file has an older format: a copy is made in the same way, brought to
+//	           this version's format and read. It takes as much room as the journal, and
+//	           shows the journal of that moment; the file itself stays as it is.
 //
 // Reading removes the index and the empty log that it has made.
 type view struct {
@@ -65,6 +68,18 @@ func openReadOnly(opts Options) (*store, error) {
 
 // look finds a way to read the file and opens it.
 func (s *store) look() error {
+	err := s.find()
+	if !errors.Is(err, errOlder) {
+		return err
+	}
+	if err := s.upgraded(); err != nil {
+		return errors.Join(err, s.view.close(s))
+	}
+	return nil
+}
+
+// find finds a way to read a file of this version's format.
+func (s *store) find() error {
 	log, err := size(s.path + "-wal")
 	if err != nil {
 		return journal.Fail(journal.ReasonIO, bare(err), "the journal's log")
@@ -85,18 +100,46 @@ func (s *store) look() error {
 }
 
 func (s *store) copied() error {
+	if err := s.copy("a journal with a log in a directory that cannot be written"); err != nil {
+		return err
+	}
+	return s.read()
+}
+
+// upgraded reads a copy of a file of an older format, in this version's.
+func (s *store) upgraded() error {
+	if s.view.copy == "" {
+		if err := s.view.close(s); err != nil {
+			return err
+		}
+		if err := s.copy("a journal of an older format"); err != nil {
+			return err
+		}
+	}
+	if err := known(s.dsn()); err != nil && !errors.Is(err, errOlder) {
+		return err // an empty file would become a journal
+	}
+	if err := migrate(s.uri(s.view.path, "_txlock=immediate")); err != nil {
+		return err
+	}
+	return s.read()
+}
+
+// copy makes the view one of a copy, of which what says what is copied.
+func (s *store) copy(what string) error {
 	dir, err := os.MkdirTemp("", "stile-journal")
 	if err != nil {
-		return journal.Fail(journal.ReasonIO, bare(err), "a journal with a log in a directory that cannot be written is read from a copy, which cannot be made")
+		return journal.Fail(journal.ReasonIO, bare(err), "%s is read from a copy, which cannot be made", what)
 	}
 	s.view = view{mode: "mode=rw", path: filepath.Join(dir, FileName), copy: dir}
 	// The log is copied first: what a host moves into the file meanwhile is then in both.
 	for _, suffix := range []string{"-wal", ""} {
-		if err := duplicate(s.path+suffix, s.view.path+suffix); err != nil {
+		err := duplicate(s.path+suffix, s.view.path+suffix)
+		if err != nil && (suffix == "" || !errors.Is(err, os.ErrNotExist)) {
 			return journal.Fail(journal.ReasonIO, bare(err), "copying the journal in order to read it")
 		}
 	}
-	return s.read()
+	return nil
 }
 
 // read opens the readers on the file that the view names.

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -284,5 +285,54 @@ func TestReadOnlyStore(t *testing.T) {
 		}
 		_, err := openStore(Options{Path: dir, ReadOnly: true})
 		wantReason(t, err, journal.ReasonFormat)
+	}
+}
+
+// A journal of an older format is read from a copy in this version's format, with its log or
+// without; it stays as it is, and the copy goes.
+func TestReadOnlyOlderFormat(t *testing.T) {
+	older, err := os.ReadFile("../../tests/testdata/journals/0.1.0/journal.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	if err := os.WriteFile(path, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{Path: dir, ReadOnly: true})
+	check := func() {
+		t.Helper()
+		heads, err := s.Sessions(ctx, journal.Query{})
+		if err != nil || len(heads) < 5 {
+			t.Fatal(len(heads), err)
+		}
+		for _, h := range heads {
+			if _, recs, err := journal.Load(ctx, s, h.Inc); journal.ReasonOf(err) != journal.ReasonErased && (err != nil || int64(len(recs)) != h.Seq) {
+				t.Errorf("%s has %d records, want %d: %v", h.SID, len(recs), h.Seq, err)
+			}
+		}
+		if err := s.Check(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	check()
+	wantReason(t, s.PutMeta(ctx, "k", nil), journal.ReasonReadOnly)
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, older) {
+		t.Errorf("the file was changed: %v", err)
+	}
+	for _, folder := range []string{dir, temporary} {
+		if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || folder == dir && len(left) != 1 || folder == temporary && len(left) != 0 {
+			t.Errorf("after closing: %v, %v", left, err)
+		}
 	}
 }

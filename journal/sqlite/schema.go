@@ -120,7 +120,11 @@ func migrate(dsn string) error {
 // tries bounds how often a failed migration is tried again.
 const tries = 3
 
-// known returns an error when this version cannot read the file. It changes nothing.
+// errOlder is the cause of an error of known: the file is of an older format, which migrate
+// brings to this version's.
+var errOlder = errors.New("an older version wrote the file")
+
+// known returns an error when this version cannot read the file as it is. It changes nothing.
 func known(dsn string) error {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -146,8 +150,11 @@ func known(dsn string) error {
 		return failure(err, "reading the migrations")
 	}
 	have, err := format(db)
-	if err == nil && have != want {
-		err = journal.Fail(journal.ReasonFormat, nil, "the file has format %d; this version reads %d, and opening for reading migrates nothing", have, want)
+	switch {
+	case err == nil && have > want:
+		err = journal.Fail(journal.ReasonFormat, nil, "the file has format %d; this version knows %d", have, want)
+	case err == nil && have < want:
+		err = journal.Fail(journal.ReasonFormat, errOlder, "the file has format %d; this version reads %d", have, want)
 	}
 	return err
 }

@@ -56,9 +56,9 @@ type Options struct {
 	// Exclusive takes a lock beside the file, and fails (OWNED) when another
 	// store of this or another process holds it.
 	Exclusive bool
-	// ReadOnly opens an existing file to read it: nothing is created, migrated or changed,
+	// ReadOnly opens an existing file to read it: nothing of it is created, migrated or changed,
 	// every write is refused (READ_ONLY), and neither the file nor its directory need be
-	// writable.
+	// writable. A file of an older format is read from a temporary copy.
 	ReadOnly bool
 
 	// fail, in tests, is called before each step of a commit.
