@@ -529,3 +529,30 @@ func TestLiveRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A handle counts if it came while nothing was asked, is resumable and not too long, and a request
+// uses it up: one that came in the middle of a reply would lose a part of it.
+func TestLiveHandles(t *testing.T) {
+	update := func(handle string, resumable bool) []byte {
+		return fmt.Appendf(nil, `{"sessionResumptionUpdate":{"newHandle":%q,"resumable":%t}}`, handle, resumable)
+	}
+	talk := &liveTalk{v: &live{}}
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		asked bool
+		want  string
+	}{
+		{"between replies", update("h1", true), false, "h1"},
+		{"in the middle of a reply", update("h2", true), true, "h1"},
+		{"not resumable", update("h3", false), false, ""},
+		{"again", update("h4", true), false, "h4"},
+		{"too long", update(strings.Repeat("h", maxHandle+1), true), false, ""},
+		{"after all", update("h5", true), false, "h5"},
+		{"text that was not asked for", []byte(`{"serverContent":{"modelTurn":{"parts":[{"text":"x"}]}}}`), false, ""},
+	} {
+		if talk.Read(c.frame, c.asked); talk.Handle() != c.want {
+			t.Errorf("%s: handle %q, want %q", c.name, talk.Handle(), c.want)
+		}
+	}
+}
