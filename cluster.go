@@ -34,6 +34,16 @@ const (
 	ReasonNoLease   = lease.ReasonNoLease   // this host cannot renew its lease
 )
 
+// IsElsewhere reports whether an error says that another host of the cluster runs a session, and
+// which one.
+func IsElsewhere(err error) (sid string, ok bool) {
+	var e *lease.Elsewhere
+	if errors.As(err, &e) {
+		return e.SID, true
+	}
+	return "", false
+}
+
 // Peer is a host of a cluster.
 type Peer struct {
 	ID       string // of one life of the host

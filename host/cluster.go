@@ -173,8 +173,9 @@ func (c *cluster) self() string {
 
 // redirect is what a request finds out about where its session is.
 type redirect struct {
-	moved bool // the session is not here; nothing was done
-	cut   bool // the stream of events ended before its end
+	moved bool   // the session is not here; nothing was done
+	sid   string // that session, where it is known
+	cut   bool   // the stream of events ended before its end
 }
 
 type redirectKey struct{}
@@ -386,6 +387,9 @@ func (t *trip) here() outcome {
 	case d.cut:
 		return cutOff
 	case d.moved && !t.w.began:
+		if t.sid == "" {
+			t.sid = d.sid // the path names no session, as of chat completions
+		}
 		t.w.head = t.w.ResponseWriter.Header().Clone()
 		return elsewhere
 	}

@@ -32,6 +32,7 @@ type problem struct {
 	once       bool   // a run has begun, and the client must not repeat the request: for the same
 	openAI     string // the code for clients of OpenAI, where theirs is one that they look at
 	challenge  string // WWW-Authenticate
+	elsewhere  string // the session that another host runs
 }
 
 // keyHeader has the key under which a submit may be sent again.
@@ -81,6 +82,7 @@ func problemOf(err error) *problem {
 		Type: "urn:stile:" + string(code), Title: info.Meaning, Status: info.HTTP, Code: string(code), Reason: e.Reason,
 		Detail: e.Detail, Retryable: info.Retryable, Field: e.Field, Line: e.Line, Column: e.Col,
 	}
+	p.elsewhere, _ = stile.IsElsewhere(err)
 	if e.HasOffset {
 		p.Offset = &e.Offset
 	}

@@ -74,7 +74,7 @@ func (s *Server) tell(r *http.Request, method, route string, status int, out *ti
 // refused counts a refusal, and notes it in the request's trail.
 func (s *Server) refused(ctx context.Context, p *problem) {
 	if d := redirectOf(ctx); d != nil && p.goesElsewhere() {
-		d.moved = true
+		d.moved, d.sid = true, p.elsewhere
 		return
 	}
 	trailOf(ctx).refusing(p)

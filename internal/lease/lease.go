@@ -73,14 +73,17 @@ const ReasonElsewhere = "ELSEWHERE"
 const ReasonNoLease = "NO_LEASE"
 
 // Elsewhere says that another host runs a session.
-type Elsewhere struct{ Host Host }
+type Elsewhere struct {
+	SID  string
+	Host Host
+}
 
 // Error implements error.
 func (e *Elsewhere) Error() string { return "it is at " + e.Host.Address }
 
 // Refuse is the error of a session that another host runs.
 func Refuse(sid string, owner Host) error {
-	return &messages.Error{Code: messages.ErrBusy, Reason: ReasonElsewhere, Detail: "another host runs " + sid, Cause: &Elsewhere{owner}}
+	return &messages.Error{Code: messages.ErrBusy, Reason: ReasonElsewhere, Detail: "another host runs " + sid, Cause: &Elsewhere{sid, owner}}
 }
 
 // Lost is the error of a host that has no lease.

@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"any host", anyHost}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
+	}{{"any host", anyHost}, {"other doors", otherDoors}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 			return
 		}
 	}
-	w.verified(5)
+	w.verified(7)
 }
 
 // The door for hosts refuses a request without a proof, whatever token it shows.
@@ -135,6 +135,60 @@ func anyHost(t *testing.T, w *world) {
 		t.Errorf("%+v", e)
 	}
 	<-r.gone
+}
+
+// Chat completions, changes, forks and deletions are forwarded like submits.
+func otherDoors(t *testing.T, w *world) {
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"finn"}`, http.StatusCreated)
+	answered := make(chan string, 1)
+	go func() {
+		r, err := http.NewRequest(http.MethodPost, "http://"+w.hosts["b"].public+"/v1/chat/completions", strings.NewReader(`{"model":"talker","messages":[{"role":"user","content":"one"}]}`))
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Stile-Session", "finn")
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Do(r)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		var v struct {
+			Choices []struct{ Message struct{ Content string } }
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&v); err != nil || len(v.Choices) != 1 {
+			answered <- fmt.Sprint(resp.Status, v, err)
+			return
+		}
+		answered <- v.Choices[0].Message.Content
+	}()
+	select {
+	case got := <-answered:
+		t.Fatalf("the chat is answered with %q before its model is asked", got)
+	case r := <-w.replies:
+		w.replies <- r
+	}
+	r := w.reply()
+	if r.host != "a" {
+		t.Errorf("a chat with the session of a runs at %s", r.host)
+	}
+	r.say(t, "by chat")
+	r.end()
+	if got := <-answered; got != "by chat" {
+		t.Errorf("the chat is answered with %q", got)
+	}
+	w.ask("c", http.MethodPatch, "/v1/sessions/finn", `{"title":"Of Finn"}`, http.StatusOK)
+	if v := w.ask("b", http.MethodGet, "/v1/sessions/finn", "", http.StatusOK); v["title"] != "Of Finn" {
+		t.Errorf("%v", v)
+	}
+	w.ask("c", http.MethodPost, "/v1/sessions/finn/fork", `{"id":"finn-2","turn":1}`, http.StatusCreated)
+	if v := w.ask("a", http.MethodGet, "/v1/sessions/finn-2/runs/1", "", http.StatusOK); v["text"] != "by chat" {
+		t.Errorf("the fork has %v", v)
+	}
+	w.ask("b", http.MethodDelete, "/v1/sessions/finn", "", http.StatusNoContent)
+	w.ask("a", http.MethodGet, "/v1/sessions/finn", "", http.StatusNotFound)
 }
 
 // A host that dies in the middle of a turn: another one goes on, once, and readers at the
