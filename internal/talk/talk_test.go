@@ -603,7 +603,7 @@ func TestOnlyGrows(t *testing.T) {
 		is(t, p.saw(), "connected 1 | 1: 2 of 2 | 1: 1 of 4")
 		good(t, a.ask(t.Context(), "One", "ok", "Two", "no", "Three"), "ok")
 		synctest.Wait()
-		is(t, p.saw(), "connected 2 | 2: 6 of 6 | closed 1")
+		is(t, sorted(p.saw()), sorted("connected 2 | 2: 6 of 6 | closed 1")) // it closes meanwhile
 		is(t, a.noted(), "opened 1 | closed 1 REPLY | opened 2")
 		a.talk.Rest(resume.ReasonSuspended)
 		synctest.Wait()
