@@ -282,7 +282,7 @@ func TestProvidersAreConfigured(t *testing.T) {
 		`{provider: openai, model: m, secret: MY_KEY}`:                                                             {"model.secret", "MY_KEY"},
 		`{provider: openai, model: m, secret: BROKEN}`:                                                             {"BROKEN", "is no key"},
 		`{provider: anthropic, model: m, base_url: "http://localhost:1", api: chat}`:                               {"model.api", "one interface"},
-		`{provider: gemini, model: m, base_url: "http://localhost:1", api: chat}`:                                  {"model.api", "one interface"},
+		`{provider: gemini, model: m, base_url: "http://localhost:1", api: chat}`:                                  {"model.api", "none of gemini's"},
 		`{provider: mine, model: m, base_url: "http://localhost:1"}`:                                               {"model", "takes no settings"},
 		`{provider: mine, model: m, fallback: [{provider: openai, model: m, secret: MY_KEY}]}`:                     {"model.fallback[0].secret", "MY_KEY"},
 		`{provider: mine, model: m, fallback: [{provider: openai, secret: MY_KEY}]}`:                               {"model.fallback[0].model"},

@@ -37,7 +37,7 @@ func TestEveryBit(t *testing.T) {
 		if *exhaustive {
 			return 1
 		}
-		return 1 + rng.IntN(2*n/150)
+		return 1 + rng.IntN(2*n/100)
 	}
 	type place struct {
 		of *picture

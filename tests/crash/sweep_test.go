@@ -304,4 +304,4 @@ func sweep(t *testing.T, sc *scenario, store string, single bool) {
 }
 
 // shortPoints is how many points of a scenario the short sweep takes.
-var shortPoints = map[string]int{"memory": 12, "memory+writer": 8, "sqlite": 5, "postgres": 2}
+var shortPoints = map[string]int{"memory": 8, "memory+writer": 5, "sqlite": 4, "postgres": 2}
