@@ -143,8 +143,8 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 	return err
 }
 
-// abdicate ends the lease of this runtime.
-func (rt *Runtime) abdicate() error {
+// resign ends the lease of this runtime.
+func (rt *Runtime) resign() error {
 	if rt.member == nil {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
 	case err != nil:
 		return false
 	case head.Closed || !head.Suspended() && !head.Pending():
-		return true // it goes on when somebody asks
+		return true // it goes on with the next request
 	case head.Suspended() && head.Wake > rt.cfg.Now().UnixNano():
 		return true // the clock of alarms has it
 	}

@@ -31,7 +31,7 @@ import (
 
 const (
 	// forwardPatience is how long a request waits for a host that runs its session: longer than a
-	// lease that nobody renews, or than a turn of a host that stops.
+	// lease that is not renewed, or than a turn of a host that stops.
 	forwardPatience = 15 * time.Second
 	// forwardPause is the least time between two attempts.
 	forwardPause = 20 * time.Millisecond
@@ -134,16 +134,25 @@ func forwarded(ctx context.Context) bool { return ctx.Value(cameFromKey{}) != ni
 // request.
 func (c *cluster) door() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		forged := func(err error) {
+			c.s.rt.Metrics().Cluster(eventForged)
+			c.s.log.Warn("a request at the door for hosts is refused", zap.String("peer", r.RemoteAddr), zap.Error(err))
+			write(w, refusal(http.StatusForbidden, messages.ErrDenied, forward.Proof, err.Error()))
+		}
+		if r.Header.Get(forward.Proof) == "" { // its body is not read
+			w.Header().Set("Connection", "close")
+			forged(forward.ErrForged)
+			return
+		}
+		_, pattern := c.s.mux.Handler(r)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyOf(pattern)))
 		if err != nil {
-			write(w, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB"))
+			write(w, tooLarge(pattern))
 			return
 		}
 		claim, err := c.proofs.Verify(r, body, c.s.rt.ClusterTime())
 		if err != nil {
-			c.s.rt.Metrics().Cluster(eventForged)
-			c.s.log.Warn("a request at the door for hosts is refused", zap.String("peer", r.RemoteAddr), zap.Error(err))
-			write(w, refusal(http.StatusForbidden, messages.ErrDenied, forward.Proof, err.Error()))
+			forged(err)
 			return
 		}
 		if claim.To != c.self() {
@@ -307,7 +316,7 @@ func (t *trip) run() {
 	}
 }
 
-// refuse ends a request that nobody answers.
+// refuse ends a request that no host answers.
 func (t *trip) refuse(detail string) {
 	if t.w.began {
 		panic(http.ErrAbortHandler)
@@ -429,7 +438,7 @@ func (t *trip) there(to stile.Peer) outcome {
 		var op *net.OpError
 		switch {
 		case t.r.Context().Err() != nil:
-			return elsewhere // nobody waits
+			return elsewhere // the client has gone
 		case errors.As(err, &op) && op.Op == "dial", t.repeatable():
 			return elsewhere
 		}

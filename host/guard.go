@@ -47,7 +47,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		}
 		if _, pattern = next.Handler(r); r.ContentLength > bodyOf(pattern) {
 			h.Set("Connection", "close") // what is left of it is not read
-			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most "+strconv.FormatInt(bodyOf(pattern)>>20, 10)+" MiB"))
+			s.refuse(w, r, tooLarge(pattern))
 			return
 		}
 		if s.preflight(w, r) {
@@ -97,10 +97,15 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 // bodyOf is how many bytes the body of a request to a route may have. That of a submit has pictures
 // and files in it; its text has a bound of its own.
 func bodyOf(pattern string) int64 {
-	if pattern == "POST /v1/sessions/{id}/runs" {
+	if pattern == submitPattern {
 		return maxPartsBody
 	}
 	return maxBody
+}
+
+// tooLarge refuses a body that is longer than those of a route may be.
+func tooLarge(pattern string) *problem {
+	return refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most "+strconv.FormatInt(bodyOf(pattern)>>20, 10)+" MiB")
 }
 
 // wholePath reports whether no segment of a path is one that clients, proxies and the mux resolve

@@ -34,7 +34,7 @@ type health struct {
 	}
 }
 
-// A host that serves looks at its metrics every ten seconds, and tells what it saw: later points
+// A host that serves looks at its metrics every ten seconds, and shows what it saw: later points
 // alone when it is asked for those, and nothing where there was nothing to measure.
 func TestHealthOverTime(t *testing.T) {
 	bubble(t, host.Config{}, []*stile.Agent{agentOf("talker", speaks([]string{"hello"}, always()))}, func(t *testing.T, c client) {

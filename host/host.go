@@ -128,6 +128,7 @@ type Server struct {
 	log     *zap.Logger
 	access  *zap.Logger
 	offer   atomic.Pointer[offer]
+	mux     *http.ServeMux // the routes; handler stands in front of them
 	handler http.Handler
 	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
 	api     huma.API
@@ -204,9 +205,9 @@ func New(cfg Config) (_ *Server, err error) {
 	}
 	s.rt.Observe(s.meter.observe)
 	s.access = accessLog(s.log)
-	mux := http.NewServeMux()
-	s.routes(mux)
-	s.handler = s.guard(mux)
+	s.mux = http.NewServeMux()
+	s.routes(s.mux)
+	s.handler = s.guard(s.mux)
 	return s, nil
 }
 

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   - a host believes in its lease no longer than the database does: it counts from the moment
-//     at which it sent the renewal, by a clock that nobody sets, and stops a margin earlier;
+//     at which it sent the renewal, by a clock that is never set, and stops a margin earlier;
 //   - a lease that was over is never believed in again: the host comes back as another one.
 //
 // Leases keep hosts from stepping on each other. What a session is, the fence decides.

@@ -172,7 +172,7 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 // ID is this host's.
 func (m *Member) ID() uuid.UUID { return *m.id.Load() }
 
-// Held reports whether this host has its lease. It asks nobody.
+// Held reports whether this host has its lease, by its own clock.
 func (m *Member) Held() bool { return int64(time.Since(m.began)) < m.until.Load() }
 
 // Now is the time by the database's clock, about.

@@ -333,7 +333,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// A host that drains takes nothing over; one that leaves says so, and nobody waits for the end of
+// A host that drains takes nothing over; one that leaves says so, and no host waits for the end of
 // its lease.
 func TestDrainAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -124,13 +124,25 @@ func anyHost(t *testing.T, w *world) {
 		t.Errorf("%v", v)
 	}
 
+	// A body as large as one with files, of which the text is a small part.
+	large := w.ask("b", http.MethodPost, "/v1/sessions/ada/runs", `{"input":"large"`+strings.Repeat(" ", 2<<20)+`}`, http.StatusAccepted)
+	r = w.reply()
+	if r.host != "a" {
+		t.Errorf("a large message to the session of a runs at %s", r.host)
+	}
+	r.say(t, "It fits.")
+	r.end()
+	if v := w.ask("b", http.MethodGet, fmt.Sprintf("/v1/sessions/ada/runs/%v?wait=1m", large["run"]), "", http.StatusOK); v["text"] != "It fits." {
+		t.Errorf("%v", v)
+	}
+
 	// A cancel at a third host.
 	submitted = w.follow("b", http.MethodPost, "/v1/sessions/ada/runs?stream=token", `{"input":"two"}`, "")
 	r = w.reply()
 	if v := w.ask("c", http.MethodGet, "/v1/sessions/ada", "", http.StatusOK); v["state"] != "running" {
 		t.Errorf("%v", v)
 	}
-	w.ask("c", http.MethodPost, "/v1/sessions/ada/runs/2/cancel", "", http.StatusNoContent)
+	w.ask("c", http.MethodPost, "/v1/sessions/ada/runs/3/cancel", "", http.StatusNoContent)
 	if _, e := w.next(submitted, "run.end"); !strings.Contains(e.data, "ERR_CANCELLED") {
 		t.Errorf("%+v", e)
 	}
@@ -241,7 +253,7 @@ func frozen(t *testing.T, w *world) {
 	// A host that is frozen closes no connection: its readers at others are led away.
 	fresh.say(t, "what is ")
 	w.next(elsewhere, "delta")
-	old.say(t, "what nobody sees")
+	old.say(t, "what no reader sees")
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
