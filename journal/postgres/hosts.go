@@ -52,8 +52,15 @@ const (
 	// A host that starts at an address ends the lease of the one that was there before.
 	sqlOust = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE address = $1 AND id <> $2"
 	sqlJoin = "INSERT INTO hosts (id, address, version, draining, until) VALUES ($1, $2, $3, false, clock_timestamp() + $4::interval)"
-	// A lease that was over is not renewed: others may have acted on its end.
-	sqlRenew     = `UPDATE hosts SET until = clock_timestamp() + $2::interval, draining = draining OR $3 WHERE id = $1 AND until > clock_timestamp()`
+	// A lease that was over is not renewed: others may have acted on its end. The list is of the
+	// moment before the renewal, so the host's own row is what the renewal made of it. Renewal,
+	// time and list are one statement: an idle host makes no other.
+	sqlRenew = `WITH renewed AS (
+			UPDATE hosts SET until = clock_timestamp() + $2::interval, draining = draining OR $3
+			WHERE id = $1 AND until > clock_timestamp() RETURNING id, draining, until)
+		SELECT r.id IS NOT NULL, clock_timestamp(), h.id, h.address, h.version, coalesce(r.draining, h.draining),
+			(extract(epoch FROM coalesce(r.until, h.until) - clock_timestamp()) * 1000000)::bigint
+		FROM hosts h LEFT JOIN renewed r ON r.id = h.id ORDER BY h.address, h.id`
 	sqlEveryHost = `SELECT id, address, version, draining, (extract(epoch FROM until - clock_timestamp()) * 1000000)::bigint FROM hosts ORDER BY address, id`
 	sqlDrain     = "UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp()"
 	sqlLeave     = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1"
@@ -86,23 +93,18 @@ func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration)
 
 // Renew implements lease.Table.
 func (h *hosts) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
-	b := &pgx.Batch{}
-	b.Queue(sqlRenew, id, length, draining)
-	b.Queue("SELECT clock_timestamp()")
-	b.Queue(sqlEveryHost)
-	r := h.pool.SendBatch(ctx, b)
-	defer func() { _ = r.Close() }() // its statements have told
-	tag, err := r.Exec()
-	if err != nil {
-		return false, now, nil, h.failure(err, "renewing the lease")
+	rows, err := h.pool.Query(ctx, sqlRenew, id, length, draining)
+	if err == nil {
+		var mine bool
+		var host lease.Host
+		var left int64
+		_, err = pgx.ForEachRow(rows, []any{&mine, &now, &host.ID, &host.Address, &host.Version, &host.Draining, &left}, func() error {
+			host.Left = time.Duration(left) * time.Microsecond
+			all, ok = append(all, host), ok || mine
+			return nil
+		})
 	}
-	if err = r.QueryRow().Scan(&now); err == nil {
-		var rows pgx.Rows
-		if rows, err = r.Query(); err == nil {
-			all, err = pgx.CollectRows(rows, scanHost)
-		}
-	}
-	return tag.RowsAffected() == 1, now, all, h.failure(err, "listing hosts")
+	return ok && err == nil, now, all, h.failure(err, "renewing the lease")
 }
 
 // Hosts implements lease.Table.

@@ -119,3 +119,46 @@ func TestLeases(t *testing.T) {
 		t.Errorf("%v, %v", there, err)
 	}
 }
+
+// A host that has nothing to do makes one statement each time it renews its lease, whatever it
+// learns by it.
+func TestIdleStatements(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	p := newProxy(t, srv.Socket())
+	s := open(t, Options{URL: srv.Through(p.address()), Schema: "idle"})
+	table, err := s.Hosts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	id, other := uuid.New(), uuid.New()
+	for _, id := range []uuid.UUID{id, other} {
+		if err := table.Join(t.Context(), lease.Host{ID: id, Address: id.String(), Version: "v"}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const renewals = 50
+	before := p.statements()
+	for i := range renewals {
+		if i == renewals/2 {
+			if there, err := table.Drain(t.Context(), id); !there || err != nil {
+				t.Fatal(there, err)
+			}
+		}
+		ok, now, hosts, err := table.Renew(t.Context(), id, time.Hour, false)
+		if err != nil || !ok || now.IsZero() || len(hosts) != 2 {
+			t.Fatalf("%v, %v, %+v, %v", ok, now, hosts, err)
+		}
+		for _, h := range hosts {
+			if renewed := h.Left > 50*time.Minute; renewed != (h.ID == id) || h.Draining != (h.ID == id && i >= renewals/2) {
+				t.Fatalf("renewal %d of %v: %+v", i, id, h)
+			}
+		}
+	}
+	if n := p.statements() - before; n != renewals+1 { // and the one that drains it
+		t.Errorf("%d statements for %d renewals", n, renewals)
+	}
+}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
@@ -234,6 +238,79 @@ func TestOpenRefusesForeignSchemas(t *testing.T) {
 	wantReason(t, err, journal.ReasonFormat)
 	if !strings.Contains(err.Error(), "99") {
 		t.Error(err)
+	}
+}
+
+// Hosts of two neighbouring versions use one journal, if the later migrations say that they can:
+// those that run go on while it is migrated, and others open it. Else it is refused, with what
+// both know.
+func TestNeighbours(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := newest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{URL: u, Schema: postgrestest.Schema(t, u)}
+	running := open(t, opts)
+	later := func(format int64, rest string) {
+		t.Helper()
+		behind(t, running, fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, true)", formatTable, format))
+		behind(t, running, rest)
+	}
+	later(want+1, "CREATE TABLE more (x int); ALTER TABLE records ADD COLUMN more int")
+	behind(t, running, fmt.Sprintf("INSERT INTO formats VALUES (%d, %d)", want+1, want))
+	later(want+2, fmt.Sprintf("INSERT INTO formats VALUES (%d, %d)", want+2, want))
+	specimen.Must(t, running, specimen.Start(t, "local:local:a", 1).Notes(1))
+	s := open(t, opts)
+	specimen.Must(t, s, specimen.Start(t, "local:local:b", 2).Notes(1))
+	if table, err := s.Hosts(); err != nil {
+		t.Error(err)
+	} else {
+		if err := table.Join(ctx, lease.Host{ID: uuid.New(), Address: "a:1"}, time.Minute); err != nil {
+			t.Error(err)
+		}
+		table.Close()
+	}
+	s.Close()
+	read := opts
+	read.ReadOnly = true
+	s = open(t, read)
+	if heads, err := s.Sessions(ctx, journal.Query{}); err != nil || len(heads) != 2 {
+		t.Errorf("%d sessions, %v", len(heads), err)
+	}
+	s.Close()
+
+	// One that is for hosts of its own format alone, whether it says so or not.
+	for i, rest := range []string{"SELECT 1", fmt.Sprintf("INSERT INTO formats VALUES (%d, %d)", want+4, want+4)} {
+		format := want + 3 + int64(i)
+		later(format, rest)
+		for _, opts := range []Options{opts, read} {
+			_, err := Open(ctx, opts)
+			wantReason(t, err, journal.ReasonFormat)
+			if text := fmt.Sprint(err); !strings.Contains(text, fmt.Sprintf("format %d, which hosts can use that know format %[1]d; this version knows %d", format, want)) {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// Each migration tells which hosts can go on behind it.
+func TestMigrationsTell(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: u, Schema: postgrestest.Schema(t, u)})
+	var silent []int64
+	if err := s.pool.QueryRow(ctx, "SELECT array_agg(version_id) FROM "+formatTable+" WHERE version_id >= 5 AND version_id NOT IN (SELECT format FROM formats)").Scan(&silent); err != nil || silent != nil {
+		t.Errorf("the migrations %v have no row in formats; %v", silent, err)
 	}
 }
 

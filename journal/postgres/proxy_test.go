@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -23,6 +24,7 @@ type proxy struct {
 	made  int // connections so far
 	freed chan struct{}
 	polls int // writes of clients since a ghost was held back
+	asked int // statements that clients had executed
 }
 
 type fault int
@@ -74,6 +76,13 @@ func (p *proxy) connections() int {
 	return p.made
 }
 
+// statements returns how many clients had executed so far.
+func (p *proxy) statements() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
 func (p *proxy) keep(c net.Conn) net.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,6 +114,26 @@ type link struct {
 	p              *proxy
 	client, server net.Conn
 	writes         int // since a fault was armed
+	begun          bool
+	rest           []byte // of the client: a message that has not come whole
+}
+
+// count counts the statements in what a client wrote. Its first message has no kind.
+func (l *link) count(b []byte) (statements int) {
+	l.rest = append(l.rest, b...)
+	for {
+		kind, size := byte(0), l.rest
+		if l.begun && len(l.rest) > 0 {
+			kind, size = l.rest[0], l.rest[1:]
+		}
+		if len(size) < 4 || len(size) < int(binary.BigEndian.Uint32(size)) {
+			return statements
+		}
+		l.rest, l.begun = size[binary.BigEndian.Uint32(size):], true
+		if kind == 'E' || kind == 'Q' { // Execute, Query
+			statements++
+		}
+	}
 }
 
 func (l *link) requests() {
@@ -120,9 +149,10 @@ func (l *link) requests() {
 
 // request passes a write on, or does not.
 func (l *link) request(b []byte) bool {
-	p := l.p
+	p, asked := l.p, l.count(b)
 	p.mu.Lock()
 	armed := p.armed
+	p.asked += asked
 	if p.polls > 0 {
 		if p.polls--; p.polls == 0 {
 			close(p.freed)

@@ -25,7 +25,8 @@ const formatTable = "stile_migrations"
 const migrationWait = 2 * time.Minute
 
 // migrate brings the schema to this version's format. A schema that has the format is only
-// read, so that a host may run as a role without rights on the catalog.
+// read, so that a host may run as a role without rights on the catalog. So is one that a newer
+// version has migrated, if it is told there that hosts of this format can go on.
 func (s *Store) migrate(ctx context.Context) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -58,10 +59,27 @@ func (s *Store) migrate(ctx context.Context) error {
 			return s.failure(gone(ctx, err), "migrating the journal")
 		}
 	}
-	if have != want {
-		return journal.Fail(journal.ReasonFormat, nil, "the journal has format %d; this version knows %d", have, want)
+	switch {
+	case have < want:
+		return journal.Fail(journal.ReasonFormat, nil, "the journal has format %d; this version reads %d: open it once with a host of this version that may write", have, want)
+	case have > want:
+		oldest, err := s.oldest(ctx, c, want)
+		if err != nil {
+			return s.failure(gone(ctx, err), "reading the format of the journal")
+		}
+		if oldest > want {
+			return journal.Fail(journal.ReasonFormat, nil, "the journal has format %d, which hosts can use that know format %d; this version knows %d", have, oldest, want)
+		}
 	}
 	return nil
+}
+
+// oldest is the oldest format that a host must know to use the schema, of one that knows a format
+// before the schema's.
+func (s *Store) oldest(ctx context.Context, c *pgx.Conn, known int64) (oldest int64, err error) {
+	err = c.QueryRow(ctx, "SELECT max(coalesce(f.oldest, m.version_id)) FROM "+formatTable+` m
+		LEFT JOIN formats f ON f.format = m.version_id WHERE m.is_applied AND m.version_id > $1`, known).Scan(&oldest)
+	return oldest, err
 }
 
 // newest is the highest version among the migrations.
