@@ -72,9 +72,15 @@ func speaks(t *testing.T) (*compiled.Agent, *speaker) {
 // acts is an agent of cortex that has one tool.
 func acts(t *testing.T, class messages.Class, do func(context.Context) error) (*compiled.Agent, *speaker) {
 	t.Helper()
+	return calls(t, class, func(ctx context.Context, _ *tools.Call) error { return do(ctx) })
+}
+
+// calls is acts for a tool that looks at its call.
+func calls(t *testing.T, class messages.Class, do func(context.Context, *tools.Call) error) (*compiled.Agent, *speaker) {
+	t.Helper()
 	a, m := agent(t, cortex.Dialect{}), newSpeaker()
-	registry, err := catalog.New(tools.Tool{Name: "own.tool", Class: class, Run: func(ctx context.Context, _ *tools.Call) (neuroscript.Value, error) {
-		return neuroscript.Value{}, do(ctx)
+	registry, err := catalog.New(tools.Tool{Name: "own.tool", Class: class, Run: func(ctx context.Context, call *tools.Call) (neuroscript.Value, error) {
+		return neuroscript.Value{}, do(ctx, call)
 	}})
 	if err != nil {
 		t.Fatal(err)
