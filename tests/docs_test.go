@@ -552,7 +552,7 @@ func flush(code string) string {
 // Every snippet is code that something compiles, parses or runs.
 func TestDocsSnippets(t *testing.T) {
 	example := flush(read(t, "example_test.go"))
-	examples := example + "\n" + flush(read(t, "tests/docs_examples_test.go")) + "\n" + flush(read(t, "tests/docs_provider_test.go")) + "\n" + flush(read(t, "example_restart_test.go")) + "\n" + flush(read(t, "example_lists_test.go")) + "\n" + flush(read(t, "example_answer_test.go")) + "\n" + flush(read(t, "example_stream_test.go")) + "\n" + flush(read(t, "example_approval_test.go")) + "\n" + flush(read(t, "host/example_test.go")) + "\n" + flush(read(t, "stiletest/example_test.go"))
+	examples := example + "\n" + flush(read(t, "tests/docs_examples_test.go")) + "\n" + flush(read(t, "tests/docs_provider_test.go")) + "\n" + flush(read(t, "example_restart_test.go")) + "\n" + flush(read(t, "example_lists_test.go")) + "\n" + flush(read(t, "example_answer_test.go")) + "\n" + flush(read(t, "example_stream_test.go")) + "\n" + flush(read(t, "example_approval_test.go")) + "\n" + flush(read(t, "host/example_test.go")) + "\n" + flush(read(t, "stiletest/example_test.go")) + "\n" + flush(read(t, "llm/llmtest/provider_test.go"))
 	found := map[string]int{}
 	for _, page := range pages(t) {
 		if strings.HasPrefix(page, "docs/spec/") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/internal/wiretest"
+	"github.com/seed14be6753/stile/llm/llmtest"
 )
 
 // claimed is the record of a run: what was sent to the provider up to each of its requests.
@@ -28,11 +28,11 @@ const (
 // same size.
 func claim(t *testing.T, mode string) (c claimed) {
 	t.Helper()
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+	srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
 		if c.N == claimTurns {
-			return wiretest.Response{Text: []string{"Done."}}
+			return llmtest.Response{Text: []string{"Done."}}
 		}
-		return wiretest.Response{Text: []string{fmt.Sprintf(`I look at %02d. <execute>[{"name":"own.double","args":{"text":"%02d %s"}}]</execute>`, c.N, c.N, strings.Repeat("word ", 99))}}
+		return llmtest.Response{Text: []string{fmt.Sprintf(`I look at %02d. <execute>[{"name":"own.double","args":{"text":"%02d %s"}}]</execute>`, c.N, c.N, strings.Repeat("word ", 99))}}
 	})
 	rt := start(t, stile.Config{Providers: keepers()})
 	a := resuming(t, "cogency", mode, srv.URL, "")

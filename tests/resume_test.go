@@ -14,9 +14,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/gemini"
+	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/llm/openai"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -99,7 +99,7 @@ func wantTalked(t testing.TB, recs []*stile.Record, want ...string) {
 }
 
 // itemized is items as lines.
-func itemized(items []wiretest.Item) string {
+func itemized(items []llmtest.Item) string {
 	var all []string
 	for _, i := range items {
 		if i.Role == "system" {
@@ -120,8 +120,8 @@ func TestResumeSendsWhatIsNew(t *testing.T) {
 		const result = `user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>`
 		t.Run("cogency", func(t *testing.T) {
 			replies := []string{"Let me see. " + doubles, "It is abab.", "You are welcome."}
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{replies[c.N-1]}}
+			srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{replies[c.N-1]}}
 			})
 			rt := start(t, stile.Config{Providers: keepers()})
 			s := open(t, rt, "s", resumingOver(t, transport, "cogency", "resume", srv.URL, ""))
@@ -142,11 +142,11 @@ func TestResumeSendsWhatIsNew(t *testing.T) {
 			}
 		})
 		t.Run("cogency native", func(t *testing.T) {
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+			srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
 				if c.N == 1 {
-					return wiretest.Response{Text: []string{"Let me see."}, Calls: []wiretest.Called{{ID: "id-1", Name: "own_double", Args: `{"text": "ab"}`}, {ID: "id-2", Name: "own_double", Args: `{"text":"cd"}`}}}
+					return llmtest.Response{Text: []string{"Let me see."}, Calls: []messages.Call{{ID: "id-1", Name: "own_double", Args: `{"text": "ab"}`}, {ID: "id-2", Name: "own_double", Args: `{"text":"cd"}`}}}
 				}
-				return wiretest.Response{Text: []string{"Both are done."}}
+				return llmtest.Response{Text: []string{"Both are done."}}
 			})
 			rt := start(t, stile.Config{Providers: keepers()})
 			s := open(t, rt, "s", resumingOver(t, transport, "cogency", "resume", srv.URL, ", tool_calls: native"))
@@ -161,8 +161,8 @@ func TestResumeSendsWhatIsNew(t *testing.T) {
 			// The model does not see again what it wrote before a token: the question goes once
 			// more, with the result, from the point before it.
 			replies := []string{"Hello.", "I look.\n<action:get_time>", "It is late.", "You are welcome."}
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{replies[min(c.N, len(replies))-1]}}
+			srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{replies[min(c.N, len(replies))-1]}}
 			})
 			srv.Keep = 3
 			rt := start(t, stile.Config{Providers: keepers()})
@@ -180,8 +180,8 @@ func TestResumeSendsWhatIsNew(t *testing.T) {
 			}
 		})
 		t.Run("plain", func(t *testing.T) {
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{"Hel", "lo ", fmt.Sprint(c.N), "\n"}}
+			srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{"Hel", "lo ", fmt.Sprint(c.N), "\n"}}
 			})
 			rt := start(t, stile.Config{Providers: keepers()})
 			s := open(t, rt, "s", resumingOver(t, transport, "plain", "resume", srv.URL, ""))
@@ -200,8 +200,8 @@ func TestResumeForgetsWhatCameBehind(t *testing.T) {
 		for name, keep := range map[string]int{"the provider keeps the point": 2, "it does not": 1} {
 			t.Run(name, func(t *testing.T) {
 				replies := [][]string{{"Hello."}, {"Let me see. ", doubles, " I know already: zz"}, {"It is abab."}}
-				srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: replies[min(len(c.All)/2-1, 2)]}
+				srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+					return llmtest.Response{Text: replies[min(len(c.All)/2-1, 2)]}
 				})
 				srv.Keep = keep
 				rt := start(t, stile.Config{Providers: keepers()})
@@ -229,11 +229,11 @@ func TestResumeForgetsWhatCameBehind(t *testing.T) {
 // does not.
 func TestAutoFallsBack(t *testing.T) {
 	replies := map[string]string{"double ab": doubles, "thanks": "You are welcome."}
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+	srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
 		if said, ok := replies[c.All[len(c.All)-1].Text]; ok {
-			return wiretest.Response{Text: []string{said}}
+			return llmtest.Response{Text: []string{said}}
 		}
-		return wiretest.Response{Text: []string{"It is abab."}}
+		return llmtest.Response{Text: []string{"It is abab."}}
 	})
 	srv.Refuse = func(conn int) (int, string) {
 		if conn < 2 || conn > 2 {
@@ -262,14 +262,14 @@ func TestAutoFallsBack(t *testing.T) {
 // Realtime has no requests without a connection: what goes on without a conversation has a
 // connection for each request. A provider's limit is another connection, and no fallback.
 func TestRealtimeFallsBack(t *testing.T) {
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+	srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
 		switch {
 		case c.N == 4:
-			return wiretest.Response{Error: "session_expired"}
+			return llmtest.Response{Error: "session_expired"}
 		case c.All[len(c.All)-1].Text == "double ab":
-			return wiretest.Response{Text: []string{doubles}}
+			return llmtest.Response{Text: []string{doubles}}
 		}
-		return wiretest.Response{Text: []string{"Well."}}
+		return llmtest.Response{Text: []string{"Well."}}
 	})
 	srv.Refuse = func(conn int) (int, string) {
 		if conn == 1 {
@@ -297,16 +297,16 @@ func TestRealtimeFallsBack(t *testing.T) {
 func TestLiveFallsBack(t *testing.T) { synctest.Test(t, liveFallsBack) }
 
 func liveFallsBack(t *testing.T) {
-	srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+	srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
 		switch c.All[len(c.All)-1].Text {
 		case "double ab":
-			return wiretest.Response{Text: []string{doubles}}
+			return llmtest.Response{Text: []string{doubles}}
 		case "leave":
-			return wiretest.Response{Text: []string{"We", "ll."}, In: []string{wiretest.GoAway(50 * time.Second)}}
+			return llmtest.Response{Text: []string{"We", "ll."}, In: []string{llmtest.GoAway(50 * time.Second)}}
 		case "close":
-			return wiretest.Response{Text: []string{"We", "ll."}, Error: "1011 SECRET"}
+			return llmtest.Response{Text: []string{"We", "ll."}, Error: "1011 SECRET"}
 		}
-		return wiretest.Response{Text: []string{"Well."}}
+		return llmtest.Response{Text: []string{"Well."}}
 	})
 	srv.Setup = func(conn int) string {
 		if conn == 1 {
@@ -392,8 +392,8 @@ func TestResumeHasTheSameRecords(t *testing.T) {
 				journals := map[string][]string{}
 				sizes := map[string]int64{}
 				for _, mode := range []string{"resume", "replay"} {
-					srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-						return wiretest.Response{Text: strings.SplitAfter(replies[c.N-1], " "), Usage: wiretest.Counts{All: 10, Output: 5}}
+					srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+						return llmtest.Response{Text: strings.SplitAfter(replies[c.N-1], " "), Usage: messages.Usage{Input: 10, Output: 5}}
 					})
 					rt := start(t, stile.Config{Providers: keepers()})
 					a := resumingOver(t, transport, dialect, mode, srv.URL, "")
@@ -447,11 +447,11 @@ func TestResumeHasTheSameRecords(t *testing.T) {
 func TestResumeLetsGo(t *testing.T) {
 	over(t, func(t *testing.T, transport string) {
 		synctest.Test(t, func(t *testing.T) {
-			srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+			srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
 				if strings.HasSuffix(c.All[len(c.All)-1].Text, "double ab") {
-					return wiretest.Response{Text: []string{doubles}}
+					return llmtest.Response{Text: []string{doubles}}
 				}
-				return wiretest.Response{Text: []string{"Well."}}
+				return llmtest.Response{Text: []string{"Well."}}
 			})
 			var m llm.Model
 			var err error
@@ -524,12 +524,12 @@ func TestResumeLetsGo(t *testing.T) {
 func TestResumeIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		came, others := make(chan struct{}), make(chan struct{})
-		srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
+		srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
 			if c.All[len(c.All)-1].Text == "1234" {
 				close(came)
 				<-others
 			}
-			return wiretest.Response{Text: []string{"Well."}, Usage: wiretest.Counts{All: 40, Output: 5, CacheRead: 30}}
+			return llmtest.Response{Text: []string{"Well."}, Usage: messages.Usage{Input: 40, Output: 5, CacheRead: 30}}
 		})
 		m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: openai.Responses, Base: srv.Base})
 		if err != nil {
@@ -616,38 +616,38 @@ func TestModeThatApplies(t *testing.T) {
 func TestAutoGoesOnFromTheLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		dialect string
-		replies []wiretest.Response
+		replies []llmtest.Response
 		prompt  string // of the request behind the fall-back
 		text    string
 		turns   int64
 	}{
 		"plain": {
 			"plain",
-			[]wiretest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
+			[]llmtest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
 			"user: one|assistant: Hello, Ad|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.",
 			"Hello, Ad\n\nWelcome, Ada.", 2,
 		},
 		"kitsu": {
 			"kitsu",
-			[]wiretest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
+			[]llmtest.Response{{Text: []string{"Hello", ", Ad"}, Drop: true}, {Text: []string{"Welcome, Ada."}}},
 			"user: one|assistant: Hello, Ad|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.",
 			"Hello, Ad\n\nWelcome, Ada.", 2,
 		},
 		"cogency": {
 			"cogency",
-			[]wiretest.Response{{Text: []string{"I look. ", doubles}}, {Text: []string{"It is ", "aba"}, Error: "server_error", Status: 500}, {Text: []string{"It is abab."}}},
+			[]llmtest.Response{{Text: []string{"I look. ", doubles}}, {Text: []string{"It is ", "aba"}, Error: "server_error", Status: 500}, {Text: []string{"It is abab."}}},
 			"user: one|assistant: I look.\n\n" + doubles + `|user: <results>[{"tool":"own.double","status":"success","outcome":"ok","content":"abab"}]</results>|assistant: It is aba|user: Your reply broke off. The user has read what is above: go on behind it in a new paragraph, and do not repeat it.`,
 			"I look. \n\nIt is aba\n\nIt is abab.", 3,
 		},
 		"in the middle of a batch": {
 			"cogency",
-			[]wiretest.Response{{Text: []string{"I look. ", doubles[:20]}, Drop: true}, {Text: []string{"It is abab."}}},
+			[]llmtest.Response{{Text: []string{"I look. ", doubles[:20]}, Drop: true}, {Text: []string{"It is abab."}}},
 			"", "I look. \n\nIt is abab.", 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			replies := c.replies
-			srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response { return replies[c.N-1] })
+			srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response { return replies[c.N-1] })
 			rt := start(t, stile.Config{Providers: keepers()})
 			a := resuming(t, c.dialect, "auto", srv.URL, ", session: {transport: responses_ws}")
 			s := open(t, rt, "s", a)
@@ -680,7 +680,7 @@ func TestAutoGoesOnFromTheLog(t *testing.T) {
 				t.Error(err)
 			}
 			// The next run has a conversation again.
-			replies = append(replies, wiretest.Response{Text: []string{"Bye."}})
+			replies = append(replies, llmtest.Response{Text: []string{"Bye."}})
 			wantDone(t, ask(t, s, "two"))
 			if all := talked(records(t, s)); !strings.HasPrefix(all[len(all)-1], "resume 2: ") {
 				t.Errorf("%q", all)
@@ -697,17 +697,17 @@ func TestAutoGoesOnFromTheLog(t *testing.T) {
 func TestAutoFallsBackForNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode string
-		say  wiretest.Response
+		say  llmtest.Response
 		code messages.Code
 	}{
-		"resume":                 {"resume", wiretest.Response{Text: []string{"Hel", "lo"}, Drop: true}, messages.ErrModel},
-		"the key in the middle":  {"auto", wiretest.Response{Text: []string{"Hel", "lo"}, Error: "invalid_api_key", Status: 401}, messages.ErrModel},
-		"the key":                {"auto", wiretest.Response{Error: "invalid_api_key", Status: 401}, messages.ErrModel},
-		"too long":               {"auto", wiretest.Response{Error: "context_length_exceeded", Status: 400}, messages.ErrModel},
-		"stile's bound of bytes": {"auto", wiretest.Response{Text: []string{strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10)}}, messages.ErrQuota},
+		"resume":                 {"resume", llmtest.Response{Text: []string{"Hel", "lo"}, Drop: true}, messages.ErrModel},
+		"the key in the middle":  {"auto", llmtest.Response{Text: []string{"Hel", "lo"}, Error: "invalid_api_key", Status: 401}, messages.ErrModel},
+		"the key":                {"auto", llmtest.Response{Error: "invalid_api_key", Status: 401}, messages.ErrModel},
+		"too long":               {"auto", llmtest.Response{Error: "context_length_exceeded", Status: 400}, messages.ErrModel},
+		"stile's bound of bytes": {"auto", llmtest.Response{Text: []string{strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10)}}, messages.ErrQuota},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return c.say })
+			srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return c.say })
 			rt := start(t, stile.Config{Providers: keepers()})
 			a := resuming(t, "plain", c.mode, srv.URL, ", session: {transport: responses_ws}")
 			a.Manifest.Quotas.Reply = 100 << 10
@@ -727,7 +727,7 @@ func TestAutoFallsBackForNothingElse(t *testing.T) {
 
 // A picture goes over an open conversation with its message, and is not sent again.
 func TestResumeSendsPartsOnce(t *testing.T) {
-	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return wiretest.Response{Text: []string{"I see."}} })
+	srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"I see."}} })
 	rt := start(t, stile.Config{Providers: keepers()})
 	s := open(t, rt, "s", resuming(t, "plain", "resume", srv.URL, ""))
 	wantDone(t, ask(t, s, "hello"))

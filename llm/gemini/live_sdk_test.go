@@ -5,19 +5,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/llm/llmtest"
+
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 	sdk "google.golang.org/genai"
 
 	"github.com/seed14be6753/stile/internal/native"
-	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // dial connects the official SDK's own client to a provider.
-func dial(t *testing.T, srv *wiretest.Talks, cfg *sdk.LiveConnectConfig) *sdk.Session {
+func dial(t *testing.T, srv *llmtest.Provider, cfg *sdk.LiveConnectConfig) *sdk.Session {
 	t.Helper()
 	client, err := sdk.NewClient(t.Context(), &sdk.ClientConfig{
 		Backend: sdk.BackendGeminiAPI, APIKey: "sk-1", HTTPOptions: sdk.HTTPOptions{BaseURL: strings.Replace(srv.URL, "http", "ws", 1), APIVersion: version},
@@ -53,13 +54,13 @@ func called(t *testing.T, source string) llm.Request {
 // The messages of a client are those that the official SDK's own client sends, and the fake
 // provider is one that it takes.
 func TestLiveIsTheSDKs(t *testing.T) {
-	answer := func(c *wiretest.Create) wiretest.Response {
+	answer := func(c *llmtest.Request) llmtest.Response {
 		if c.N%2 == 1 {
-			return wiretest.Response{Text: []string{"Hel", "lo"}, Calls: []wiretest.Called{{ID: "c1", Name: "file_read", Args: `{"a":1}`}}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+			return llmtest.Response{Text: []string{"Hel", "lo"}, Calls: []messages.Call{{ID: "c1", Name: "file_read", Args: `{"a":1}`}}, Usage: messages.Usage{Input: 10, CacheRead: 4, Output: 3}}
 		}
-		return wiretest.Response{Text: []string{"Well."}, Behind: []string{wiretest.GoAway(50e9)}}
+		return llmtest.Response{Text: []string{"Well."}, Behind: []string{llmtest.GoAway(50e9)}}
 	}
-	srv := wiretest.NewTalks(t, answer)
+	srv := llmtest.NewProvider(t, answer)
 	tools := []*sdk.Tool{{FunctionDeclarations: []*sdk.FunctionDeclaration{{Name: "file_read", Description: "Reads.", ParametersJsonSchema: map[string]any{"type": "object"}}}}}
 	s := dial(t, srv, &sdk.LiveConnectConfig{
 		ResponseModalities: []sdk.Modality{sdk.ModalityText}, MaxOutputTokens: 500, SessionResumption: &sdk.SessionResumptionConfig{}, Tools: tools,
@@ -114,7 +115,7 @@ func TestLiveIsTheSDKs(t *testing.T) {
 	}
 
 	// The same with ours.
-	ours := wiretest.NewTalks(t, answer)
+	ours := llmtest.NewProvider(t, answer)
 	model := keeps(t, ours, func(o *Options) { o.MaxTokens = 500 })
 	first := prompted("Zero", "Half <b>", "One")
 	r := called(t, "gemini (live)/m")
@@ -130,7 +131,7 @@ func TestLiveIsTheSDKs(t *testing.T) {
 	if o := read(t.Context(), c, second, 5); o.Err != nil || o.Text != "Well." {
 		t.Fatalf("%+v", o)
 	}
-	bodies := func(srv *wiretest.Talks) (all []any) {
+	bodies := func(srv *llmtest.Provider) (all []any) {
 		for _, c := range srv.Seen() {
 			for line := range strings.Lines(string(c.Body)) {
 				var one any

@@ -9,14 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // keeps is a model of a provider of Live.
-func keeps(t testing.TB, srv *wiretest.Talks, change func(*Options)) llm.SessionModel {
+func keeps(t testing.TB, srv *llmtest.Provider, change func(*Options)) llm.SessionModel {
 	t.Helper()
 	o := Options{BaseURL: srv.URL, API: Live, Base: srv.Base, Prices: map[string]llm.Price{"m": {Input: 1e6, Output: 2e6}}}
 	if change != nil {
@@ -78,7 +77,7 @@ func settled(t testing.TB, s llm.Session, want bool) {
 	}
 }
 
-func lines(items []wiretest.Item) string {
+func lines(items []llmtest.Item) string {
 	var all []string
 	for _, i := range items {
 		all = append(all, i.String())
@@ -87,14 +86,14 @@ func lines(items []wiretest.Item) string {
 }
 
 // says is a provider whose replies are text.
-func says(text ...string) func(*wiretest.Create) wiretest.Response {
-	return func(*wiretest.Create) wiretest.Response { return wiretest.Response{Text: text} }
+func says(text ...string) func(*llmtest.Request) llmtest.Response {
+	return func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: text} }
 }
 
 // A conversation goes on from its last reply, and from nothing else.
 func TestLiveGoesOn(t *testing.T) {
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-		return wiretest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+	srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+		return llmtest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: messages.Usage{Input: 10, CacheRead: 4, Output: 3}}
 	})
 	s := connect(t, keeps(t, srv, nil), prompted("One", "Two", "Three"))
 	o := read(t.Context(), s, prompted("One", "Two", "Three"), 0)
@@ -145,8 +144,8 @@ func TestLiveDrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := make(chan struct{})
-			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: c.text, Step: step, Free: 1}
+			srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: c.text, Step: step, Free: 1}
 			})
 			s := connect(t, keeps(t, srv, nil), prompted("One"))
 			for chunk, err := range s.Continue(t.Context(), prompted("One"), 0) {
@@ -165,8 +164,8 @@ func TestLiveDrains(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		step := make(chan struct{})
 		defer close(step)
-		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+			return llmtest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
 		})
 		s := connect(t, keeps(t, srv, nil), prompted("One"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,8 +181,8 @@ func TestLiveDrains(t *testing.T) {
 	})
 	t.Run("without an end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{"until here"}, Hang: true}
+			srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{"until here"}, Hang: true}
 			})
 			s := connect(t, keeps(t, srv, nil), prompted("One"))
 			for range s.Continue(t.Context(), prompted("One"), 0) {
@@ -203,48 +202,48 @@ func TestLiveFails(t *testing.T) {
 	content := `{"serverContent":{"modelTurn":{"parts":[{"text":"STRAY"}]}}}`
 	garbage := llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
 	for name, c := range map[string]struct {
-		say    wiretest.Response
+		say    llmtest.Response
 		want   llm.Failure // Kind and Code
 		text   string
 		unsure bool // the conversation is given up behind the reply
 	}{
-		"key":                  {say: wiretest.Response{Error: "1007 API key not valid. SECRET"}, want: llm.Failure{Kind: llm.KindAuth, Code: "API_KEY_INVALID"}},
-		"key in the middle":    {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "1008 SECRET PERMISSION_DENIED"}, want: llm.Failure{Kind: llm.KindAuth, Code: "PERMISSION_DENIED"}, text: "begun"},
-		"quota":                {say: wiretest.Response{Error: "1011 You exceeded your current quota, SECRET"}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "RESOURCE_EXHAUSTED"}},
-		"overloaded":           {say: wiretest.Response{Error: "1011 The model is overloaded."}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "UNAVAILABLE"}},
-		"server":               {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "1011 Internal error SECRET"}, want: llm.Failure{Kind: llm.KindServer, Code: "INTERNAL"}, text: "begun"},
-		"argument":             {say: wiretest.Response{Error: "1007 Request contains an invalid argument. SECRET"}, want: llm.Failure{Kind: llm.KindRequest, Code: "INVALID_ARGUMENT"}},
-		"policy":               {say: wiretest.Response{Error: "1008 Operation is not implemented, SECRET"}, want: llm.Failure{Kind: llm.KindRequest, Code: "FAILED_PRECONDITION"}},
-		"an error":             {say: wiretest.Response{Error: `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"SECRET"}}`}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "RESOURCE_EXHAUSTED"}},
-		"closed":               {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "1001 going away"}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun"},
-		"interrupted":          {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"interrupted":true}}`}}, want: llm.Failure{Code: "interrupted"}, text: "be"},
-		"withheld":             {say: wiretest.Response{Text: []string{"begun"}, Finish: "GENERATED_CONTENT_SAFETY"}, want: llm.Failure{Kind: llm.KindFiltered, Code: "GENERATED_CONTENT_SAFETY"}, text: "begun"},
-		"malformed":            {say: wiretest.Response{Text: []string{"begun"}, Finish: "MALFORMED_FUNCTION_CALL"}, want: llm.Failure{Code: "MALFORMED_FUNCTION_CALL"}, text: "begun"},
-		"broken off":           {say: wiretest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun"},
-		"gone":                 {say: wiretest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}},
-		"garbage":              {say: wiretest.Response{Before: []string{"{"}}, want: garbage},
-		"no object":            {say: wiretest.Response{Before: []string{"7"}}, want: garbage},
-		"a list":               {say: wiretest.Response{Before: []string{"[]"}}, want: garbage},
-		"nothing":              {say: wiretest.Response{Before: []string{" "}}, want: garbage},
-		"a wrong text":         {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"modelTurn":{"parts":[{"text":7}]}}}`}}, want: garbage, text: "be"},
-		"two at once":          {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"generationComplete":true}}`}}, want: garbage, text: "be"},
-		"huge":                 {say: wiretest.Response{Before: []string{`{"x":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}},
-		"late text":            {say: wiretest.Response{Text: []string{"we", "ll"}, Behind: []string{content}}, text: "well", unsure: true},
-		"a call behind":        {say: wiretest.Response{Text: []string{"well"}, Behind: []string{`{"toolCall":{"functionCalls":[{"id":"c","name":"f"}]}}`}}, text: "well", unsure: true},
-		"a call of no tool":    {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"toolCall":{"functionCalls":[{"id":"c","name":"f"}]}}`}}, text: "we", unsure: true},
-		"wrong ids":            {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"toolCallCancellation":{"ids":["none"]}}`}}, text: "well", unsure: true},
-		"a second end":         {say: wiretest.Response{Text: []string{"well"}, Behind: []string{`{"serverContent":{"turnComplete":true}}`}}, text: "well"},
-		"thoughts":             {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"serverContent":{"modelTurn":{"parts":[{"text":"SECRET","thought":true}]}}}`}}, text: "well"},
-		"frames of other kind": {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"voiceActivity":{}}`, `{}`, `{"usageMetadata":{"promptTokenCount":1}}`, `{"serverContent":{"outputTranscription":{"text":"STRAY"}}}`}}, text: "well"},
-		"nothing said":         {say: wiretest.Response{Text: []string{""}}},
+		"key":                  {say: llmtest.Response{Error: "1007 API key not valid. SECRET"}, want: llm.Failure{Kind: llm.KindAuth, Code: "API_KEY_INVALID"}},
+		"key in the middle":    {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "1008 SECRET PERMISSION_DENIED"}, want: llm.Failure{Kind: llm.KindAuth, Code: "PERMISSION_DENIED"}, text: "begun"},
+		"quota":                {say: llmtest.Response{Error: "1011 You exceeded your current quota, SECRET"}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "RESOURCE_EXHAUSTED"}},
+		"overloaded":           {say: llmtest.Response{Error: "1011 The model is overloaded."}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "UNAVAILABLE"}},
+		"server":               {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "1011 Internal error SECRET"}, want: llm.Failure{Kind: llm.KindServer, Code: "INTERNAL"}, text: "begun"},
+		"argument":             {say: llmtest.Response{Error: "1007 Request contains an invalid argument. SECRET"}, want: llm.Failure{Kind: llm.KindRequest, Code: "INVALID_ARGUMENT"}},
+		"policy":               {say: llmtest.Response{Error: "1008 Operation is not implemented, SECRET"}, want: llm.Failure{Kind: llm.KindRequest, Code: "FAILED_PRECONDITION"}},
+		"an error":             {say: llmtest.Response{Error: `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"SECRET"}}`}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "RESOURCE_EXHAUSTED"}},
+		"closed":               {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "1001 going away"}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun"},
+		"interrupted":          {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"interrupted":true}}`}}, want: llm.Failure{Code: "interrupted"}, text: "be"},
+		"withheld":             {say: llmtest.Response{Text: []string{"begun"}, Finish: "GENERATED_CONTENT_SAFETY"}, want: llm.Failure{Kind: llm.KindFiltered, Code: "GENERATED_CONTENT_SAFETY"}, text: "begun"},
+		"malformed":            {say: llmtest.Response{Text: []string{"begun"}, Finish: "MALFORMED_FUNCTION_CALL"}, want: llm.Failure{Code: "MALFORMED_FUNCTION_CALL"}, text: "begun"},
+		"broken off":           {say: llmtest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun"},
+		"gone":                 {say: llmtest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}},
+		"garbage":              {say: llmtest.Response{Before: []string{"{"}}, want: garbage},
+		"no object":            {say: llmtest.Response{Before: []string{"7"}}, want: garbage},
+		"a list":               {say: llmtest.Response{Before: []string{"[]"}}, want: garbage},
+		"nothing":              {say: llmtest.Response{Before: []string{" "}}, want: garbage},
+		"a wrong text":         {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"modelTurn":{"parts":[{"text":7}]}}}`}}, want: garbage, text: "be"},
+		"two at once":          {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{`{"serverContent":{"generationComplete":true}}`}}, want: garbage, text: "be"},
+		"huge":                 {say: llmtest.Response{Before: []string{`{"x":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}},
+		"late text":            {say: llmtest.Response{Text: []string{"we", "ll"}, Behind: []string{content}}, text: "well", unsure: true},
+		"a call behind":        {say: llmtest.Response{Text: []string{"well"}, Behind: []string{`{"toolCall":{"functionCalls":[{"id":"c","name":"f"}]}}`}}, text: "well", unsure: true},
+		"a call of no tool":    {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"toolCall":{"functionCalls":[{"id":"c","name":"f"}]}}`}}, text: "we", unsure: true},
+		"wrong ids":            {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"toolCallCancellation":{"ids":["none"]}}`}}, text: "well", unsure: true},
+		"a second end":         {say: llmtest.Response{Text: []string{"well"}, Behind: []string{`{"serverContent":{"turnComplete":true}}`}}, text: "well"},
+		"thoughts":             {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"serverContent":{"modelTurn":{"parts":[{"text":"SECRET","thought":true}]}}}`}}, text: "well"},
+		"frames of other kind": {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"voiceActivity":{}}`, `{}`, `{"usageMetadata":{"promptTokenCount":1}}`, `{"serverContent":{"outputTranscription":{"text":"STRAY"}}}`}}, text: "well"},
+		"nothing said":         {say: llmtest.Response{Text: []string{""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(create *wiretest.Create) wiretest.Response {
+				srv := llmtest.NewPipedProvider(t, func(create *llmtest.Request) llmtest.Response {
 					if create.N == 1 {
 						return c.say
 					}
-					return wiretest.Response{Text: []string{"again"}}
+					return llmtest.Response{Text: []string{"again"}}
 				})
 				s := connect(t, keeps(t, srv, func(o *Options) { o.MaxEventBytes = 64 << 10 }), prompted("One"))
 				o := read(t.Context(), s, prompted("One"), 0)
@@ -292,7 +291,7 @@ func TestLiveRefused(t *testing.T) {
 		"gone":       {0, "1000 bye", llm.Failure{Kind: llm.KindNetwork, Code: "transport"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := wiretest.NewTalks(t, nil)
+			srv := llmtest.NewProvider(t, nil)
 			srv.Refuse = func(int) (int, string) { return c.status, c.setup }
 			srv.Setup = func(int) string { return c.setup }
 			keys, err := llm.FindKeys([]string{"K"}, func(string) (string, bool) { return "sk-live-secret", true })
@@ -309,7 +308,7 @@ func TestLiveRefused(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})
-			srv := wiretest.NewPipedTalks(t, nil)
+			srv := llmtest.NewPipedProvider(t, nil)
 			srv.Setup = func(int) string { <-hold; return "1000 bye" }
 			began := time.Now()
 			_, err := keeps(t, srv, nil).Connect(t.Context(), prompted("One"))
@@ -330,8 +329,8 @@ func TestLiveSilence(t *testing.T) {
 	}{"from the start": {0, 30 * time.Second, llm.KindNetwork}, "in the middle": {1, time.Minute, llm.KindTruncated}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: []string{"x", "y"}, Step: make(chan struct{}), Free: c.free}
+				srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
+					return llmtest.Response{Text: []string{"x", "y"}, Step: make(chan struct{}), Free: c.free}
 				})
 				s := connect(t, keeps(t, srv, nil), prompted("One"))
 				began := time.Now()
@@ -348,7 +347,7 @@ func TestLiveSilence(t *testing.T) {
 // of it.
 func TestLiveCutAnywhere(t *testing.T) {
 	const whole = "two pieces"
-	srv := wiretest.NewTalks(t, says("two", " pieces"))
+	srv := llmtest.NewProvider(t, says("two", " pieces"))
 	m := keeps(t, srv, nil)
 	good := 0
 	for cut := int64(1); good < 8; cut += 5 {
@@ -381,8 +380,8 @@ func TestLiveCutAnywhere(t *testing.T) {
 // A model of Live is a model: without a conversation it has a connection for each request.
 func TestLivePort(t *testing.T) {
 	llmtest.Port(t, func(t *testing.T, r llmtest.Reply) llm.Model {
-		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: r.Pieces, Hang: r.Hang, Usage: wiretest.Counts{All: r.Usage.Input, Output: r.Usage.Output}}
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+			return llmtest.Response{Text: r.Pieces, Hang: r.Hang, Usage: messages.Usage{Input: r.Usage.Input, Output: r.Usage.Output}}
 		})
 		if r.Failure != 0 {
 			srv.Refuse = func(int) (int, string) { return r.Failure, "" }
@@ -393,7 +392,7 @@ func TestLivePort(t *testing.T) {
 			}
 		})
 	})
-	srv := wiretest.NewTalks(t, says("ok"))
+	srv := llmtest.NewProvider(t, says("ok"))
 	m := keeps(t, srv, nil)
 	for range 2 {
 		if o := llmtest.Read(t.Context(), m, prompted("One", "Two", "Three")); o.Err != nil || o.Text != "ok" {
@@ -419,11 +418,11 @@ func TestLiveGoesOnOverAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(create *wiretest.Create) wiretest.Response {
+				srv := llmtest.NewPipedProvider(t, func(create *llmtest.Request) llmtest.Response {
 					if c.asks && create.N == 2 {
-						return wiretest.Response{Drop: true}
+						return llmtest.Response{Drop: true}
 					}
-					return wiretest.Response{Text: []string{"ok"}}
+					return llmtest.Response{Text: []string{"ok"}}
 				})
 				m := keeps(t, srv, nil)
 				s := connect(t, m, prompted("One"))
@@ -479,10 +478,10 @@ func TestLiveGoesOnOverAnother(t *testing.T) {
 // as it would have; then the session has expired.
 func TestLiveGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := wiretest.NewPipedTalks(t, func(c *wiretest.Create) wiretest.Response {
-			r := wiretest.Response{Text: []string{"we", "ll"}}
+		srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
+			r := llmtest.Response{Text: []string{"we", "ll"}}
 			if c.N == 2 {
-				r.In = []string{wiretest.GoAway(50 * time.Second)}
+				r.In = []string{llmtest.GoAway(50 * time.Second)}
 			}
 			return r
 		})
@@ -515,7 +514,7 @@ func TestLiveRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	srv := wiretest.NewTalks(t, says("ok"))
+	srv := llmtest.NewProvider(t, says("ok"))
 	m := keeps(t, srv, func(o *Options) {
 		o.Options = `{"reasoning_effort":"low","temperature":0.5,"extra":{"setup":{"contextWindowCompression":{"slidingWindow":{}}}}}`
 	})

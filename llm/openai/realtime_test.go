@@ -17,7 +17,6 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	sdkrt "github.com/openai/openai-go/v3/realtime"
 
-	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/llm/llmtest"
@@ -113,8 +112,8 @@ func TestRealtimeEventsAreTheSDKs(t *testing.T) {
 
 // The official SDK's client takes the fake provider for Realtime, and knows every event of it.
 func TestRealtimeFakeIsTheSDKs(t *testing.T) {
-	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-		return wiretest.Response{Text: []string{"Hel", "lo"}, Calls: []wiretest.Called{{ID: "c1", Name: "f", Args: `{"a":1}`}}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+	srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+		return llmtest.Response{Text: []string{"Hel", "lo"}, Calls: []messages.Call{{ID: "c1", Name: "f", Args: `{"a":1}`}}, Usage: messages.Usage{Input: 10, CacheRead: 4, Output: 3}}
 	})
 	client := sdk.NewClient(option.WithBaseURL(srv.URL+"/v1"), option.WithAPIKey("sk-1"))
 	conn, err := client.Realtime.Connect(t.Context(), sdkrt.RealtimeConnectionOptions{}, option.WithQuery("model", "m"))
@@ -184,8 +183,8 @@ func TestRealtimeFakeIsTheSDKs(t *testing.T) {
 func talkPort(t *testing.T, api string) func(*testing.T, llmtest.Reply) llm.Model {
 	t.Helper()
 	return func(t *testing.T, r llmtest.Reply) llm.Model {
-		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-			out := wiretest.Response{Text: r.Pieces, Hang: r.Hang, Usage: wiretest.Counts{All: r.Usage.Input, Output: r.Usage.Output}}
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+			out := llmtest.Response{Text: r.Pieces, Hang: r.Hang, Usage: messages.Usage{Input: r.Usage.Input, Output: r.Usage.Output}}
 			if r.Finish == messages.FinishLength {
 				out.Finish = "response.incomplete"
 			}
@@ -201,7 +200,7 @@ func talkPort(t *testing.T, api string) func(*testing.T, llmtest.Reply) llm.Mode
 // A model of Realtime is a model: without a conversation it has a connection for each request.
 func TestRealtimePort(t *testing.T) {
 	llmtest.Port(t, talkPort(t, Realtime))
-	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return wiretest.Response{Text: []string{"ok"}} })
+	srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"ok"}} })
 	m := keeps(t, srv, spoken(Realtime))
 	for range 2 {
 		if o := llmtest.Read(t.Context(), m, prompted("One", "Two", "Three")); o.Err != nil || o.Text != "ok" {
@@ -217,11 +216,11 @@ func TestRealtimePort(t *testing.T) {
 // told as the journal has it.
 func TestRealtimeDeletes(t *testing.T) {
 	step := make(chan struct{})
-	srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
+	srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
 		if c.N == 2 {
-			return wiretest.Response{Text: []string{"until here", "and more"}, Step: step, Free: 1}
+			return llmtest.Response{Text: []string{"until here", "and more"}, Step: step, Free: 1}
 		}
-		return wiretest.Response{Text: []string{"ok"}}
+		return llmtest.Response{Text: []string{"ok"}}
 	})
 	s := connect(t, keeps(t, srv, spoken(Realtime)))
 	if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil {
@@ -255,41 +254,41 @@ func TestRealtimeFails(t *testing.T) {
 	delta := `{"type":"response.output_text.delta","response_id":"other","output_index":0,"delta":"STRAY"}`
 	garbage := llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
 	for name, c := range map[string]struct {
-		say  wiretest.Response
+		say  llmtest.Response
 		want llm.Failure // Kind and Code
 		text string
 		gone bool
 		good bool // passed over
 	}{
-		"expired":             {say: wiretest.Response{Error: "session_expired"}, want: llm.Failure{Code: llm.CodeLimit}, gone: true},
-		"another response":    {say: wiretest.Response{Error: "conversation_already_has_active_response"}, want: llm.Failure{Code: "conversation_already_has_active_response"}, gone: true},
-		"a wrong id":          {say: wiretest.Response{Error: "item_delete_invalid_item_id"}, want: llm.Failure{Code: "item_delete_invalid_item_id"}, gone: true},
-		"rate":                {say: wiretest.Response{Error: "rate_limit_exceeded"}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "rate_limit_exceeded"}, gone: true},
-		"too long":            {say: wiretest.Response{Error: "context_length_exceeded"}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded"}, gone: true},
-		"key":                 {say: wiretest.Response{Error: "invalid_api_key"}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key"}, gone: true},
-		"key in the middle":   {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "invalid_api_key"}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key"}, text: "begun", gone: true},
-		"failed":              {say: wiretest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error"}, text: "begun"},
-		"stopped":             {say: wiretest.Response{Text: []string{"begun"}, Finish: "response.cancelled"}, want: llm.Failure{Code: "cancelled_by_provider"}, text: "begun"},
-		"broken off":          {say: wiretest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
-		"gone":                {say: wiretest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}, gone: true},
-		"garbage":             {say: wiretest.Response{Before: []string{"{"}}, want: garbage, gone: true},
-		"no event":            {say: wiretest.Response{Before: []string{"7"}}, want: garbage, gone: true},
-		"two at once":         {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{created}}, want: garbage, text: "be", gone: true},
-		"a wrong delta":       {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"type":"response.output_text.delta","delta":7}`}}, want: garbage, text: "be", gone: true},
-		"huge":                {say: wiretest.Response{Before: []string{`{"type":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}, gone: true},
-		"late deltas":         {say: wiretest.Response{Before: []string{delta, delta}, Text: []string{"well"}}, text: "well", good: true},
-		"another's end":       {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.done","response":{"id":"other","status":"completed"}}`}}, text: "well", good: true},
-		"another's error":     {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"error","error":{"code":"response_cancel_not_active","event_id":"c0"}}`}}, text: "well", good: true},
-		"more than asked for": {say: wiretest.Response{Text: []string{"well"}, Behind: []string{created, delta}}, text: "well", good: true},
-		"sound":               {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.output_audio.done","response_id":"resp_1"}`, `{"type":"rate_limits.updated","rate_limits":[]}`}}, text: "well", good: true},
+		"expired":             {say: llmtest.Response{Error: "session_expired"}, want: llm.Failure{Code: llm.CodeLimit}, gone: true},
+		"another response":    {say: llmtest.Response{Error: "conversation_already_has_active_response"}, want: llm.Failure{Code: "conversation_already_has_active_response"}, gone: true},
+		"a wrong id":          {say: llmtest.Response{Error: "item_delete_invalid_item_id"}, want: llm.Failure{Code: "item_delete_invalid_item_id"}, gone: true},
+		"rate":                {say: llmtest.Response{Error: "rate_limit_exceeded"}, want: llm.Failure{Kind: llm.KindRateLimit, Code: "rate_limit_exceeded"}, gone: true},
+		"too long":            {say: llmtest.Response{Error: "context_length_exceeded"}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded"}, gone: true},
+		"key":                 {say: llmtest.Response{Error: "invalid_api_key"}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key"}, gone: true},
+		"key in the middle":   {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "invalid_api_key"}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key"}, text: "begun", gone: true},
+		"failed":              {say: llmtest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error"}, text: "begun"},
+		"stopped":             {say: llmtest.Response{Text: []string{"begun"}, Finish: "response.cancelled"}, want: llm.Failure{Code: "cancelled_by_provider"}, text: "begun"},
+		"broken off":          {say: llmtest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
+		"gone":                {say: llmtest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}, gone: true},
+		"garbage":             {say: llmtest.Response{Before: []string{"{"}}, want: garbage, gone: true},
+		"no event":            {say: llmtest.Response{Before: []string{"7"}}, want: garbage, gone: true},
+		"two at once":         {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{created}}, want: garbage, text: "be", gone: true},
+		"a wrong delta":       {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{`{"type":"response.output_text.delta","delta":7}`}}, want: garbage, text: "be", gone: true},
+		"huge":                {say: llmtest.Response{Before: []string{`{"type":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}, gone: true},
+		"late deltas":         {say: llmtest.Response{Before: []string{delta, delta}, Text: []string{"well"}}, text: "well", good: true},
+		"another's end":       {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.done","response":{"id":"other","status":"completed"}}`}}, text: "well", good: true},
+		"another's error":     {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"error","error":{"code":"response_cancel_not_active","event_id":"c0"}}`}}, text: "well", good: true},
+		"more than asked for": {say: llmtest.Response{Text: []string{"well"}, Behind: []string{created, delta}}, text: "well", good: true},
+		"sound":               {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.output_audio.done","response_id":"resp_1"}`, `{"type":"rate_limits.updated","rate_limits":[]}`}}, text: "well", good: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(create *wiretest.Create) wiretest.Response {
+				srv := llmtest.NewPipedProvider(t, func(create *llmtest.Request) llmtest.Response {
 					if create.N == 1 {
 						return c.say
 					}
-					return wiretest.Response{Text: []string{"again"}}
+					return llmtest.Response{Text: []string{"again"}}
 				})
 				s := connect(t, keeps(t, srv, func(o *Options) { o.API, o.MaxEventBytes = Realtime, 64<<10 }))
 				o := read(t.Context(), s, prompted("One"), 0)
@@ -330,9 +329,9 @@ func TestRealtimeFails(t *testing.T) {
 	t.Run("a reply that is left before it begins", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})
-			srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+			srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
 				<-hold
-				return wiretest.Response{Text: []string{"x", "y"}, Step: make(chan struct{}), Free: 1}
+				return llmtest.Response{Text: []string{"x", "y"}, Step: make(chan struct{}), Free: 1}
 			})
 			s := connect(t, keeps(t, srv, spoken(Realtime)))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -362,7 +361,7 @@ func TestRealtimeRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response { return wiretest.Response{Text: []string{"ok"}} })
+	srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"ok"}} })
 	m := keeps(t, srv, func(o *Options) {
 		o.API, o.Options = Realtime, `{"reasoning_effort":"low","extra":{"response":{"metadata":{"a":"b"}}}}`
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/llm/llmtest"
@@ -23,7 +22,7 @@ import (
 )
 
 // keeps is a model of a provider that keeps conversations.
-func keeps(t testing.TB, srv *wiretest.Talks, change func(*Options)) llm.SessionModel {
+func keeps(t testing.TB, srv *llmtest.Provider, change func(*Options)) llm.SessionModel {
 	t.Helper()
 	o := Options{BaseURL: srv.URL + "/v1", API: Responses, Base: srv.Base, Prices: map[string]llm.Price{"m": {Input: 1e6, Output: 2e6}}}
 	if change != nil {
@@ -162,8 +161,8 @@ func TestFramesAreTheSDKs(t *testing.T) {
 // A conversation goes on from where it is, and only from there.
 func TestSessionGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, api string) {
-		srv := wiretest.NewTalks(t, func(c *wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: wiretest.Counts{All: 10, CacheRead: 4, Output: 3}}
+		srv := llmtest.NewProvider(t, func(c *llmtest.Request) llmtest.Response {
+			return llmtest.Response{Text: []string{"re", "ply " + fmt.Sprint(c.N)}, Usage: messages.Usage{Input: 10, CacheRead: 4, Output: 3}}
 		})
 		s := connect(t, keeps(t, srv, spoken(api)))
 		o := read(t.Context(), s, prompted("One"), 0)
@@ -207,8 +206,8 @@ func TestSessionDrains(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				step := make(chan struct{})
-				srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: c.text, Step: step, Free: 1}
+				srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+					return llmtest.Response{Text: c.text, Step: step, Free: 1}
 				})
 				s := connect(t, keeps(t, srv, spoken(api)))
 				for chunk, err := range s.Continue(t.Context(), prompted("One"), 0) {
@@ -234,8 +233,8 @@ func TestSessionDrains(t *testing.T) {
 		}
 		t.Run("cancelled", func(t *testing.T) {
 			step := make(chan struct{})
-			srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-				return wiretest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
+			srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{"until here", "more"}, Step: step, Free: 1}
 			})
 			s := connect(t, keeps(t, srv, spoken(api)))
 			ctx, cancel := context.WithCancel(t.Context())
@@ -255,8 +254,8 @@ func TestSessionDrains(t *testing.T) {
 		})
 		t.Run("without an end", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-					return wiretest.Response{Text: []string{"until here", "more"}, Hang: true}
+				srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
+					return llmtest.Response{Text: []string{"until here", "more"}, Hang: true}
 				})
 				s := connect(t, keeps(t, srv, spoken(api)))
 				for range s.Continue(t.Context(), prompted("One"), 0) {
@@ -277,39 +276,39 @@ func TestSessionFails(t *testing.T) {
 	created := `{"type":"response.created","response":{"id":"other"}}`
 	delta := `{"type":"response.output_text.delta","output_index":0,"delta":"STRAY"}`
 	for name, c := range map[string]struct {
-		say  wiretest.Response
+		say  llmtest.Response
 		want llm.Failure // Kind and Code, Status
 		text string
 		gone bool
 		good bool // passed over
 	}{
-		"lost":                {say: wiretest.Response{Error: llm.CodeLost, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLost, Status: 400}},
-		"limit":               {say: wiretest.Response{Error: llm.CodeLimit, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLimit, Status: 400}},
-		"overloaded":          {say: wiretest.Response{Error: "server_is_overloaded", Status: 503}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "server_is_overloaded", Status: 503}},
-		"too long":            {say: wiretest.Response{Error: "context_length_exceeded", Status: 400}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded", Status: 400}},
-		"key":                 {say: wiretest.Response{Error: "invalid_api_key", Status: 401}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key", Status: 401}, gone: true},
-		"in the middle":       {say: wiretest.Response{Text: []string{"be", "gun"}, Error: "server_error", Status: 500}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error", Status: 500}, text: "begun"},
-		"failed":              {say: wiretest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer}, text: "begun"},
-		"broken off":          {say: wiretest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
-		"gone":                {say: wiretest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}, gone: true},
-		"garbage":             {say: wiretest.Response{Before: []string{"{"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
-		"no event":            {say: wiretest.Response{Before: []string{"7"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
-		"two at once":         {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{created}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
-		"a wrong delta":       {say: wiretest.Response{Text: []string{"be", "gun"}, In: []string{`{"type":"response.output_text.delta","delta":7}`}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
-		"huge":                {say: wiretest.Response{Before: []string{`{"type":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}, gone: true},
-		"late deltas":         {say: wiretest.Response{Before: []string{delta, delta}, Text: []string{"well"}}, text: "well", good: true},
-		"another's end":       {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.completed","response":{"id":"other"}}`}}, text: "well", good: true},
-		"another's lane":      {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.output_text.delta","stream_id":"x","delta":"STRAY"}`}}, text: "well", good: true},
-		"more than asked for": {say: wiretest.Response{Text: []string{"well"}, Behind: []string{created, delta}}, text: "well", good: true},
-		"unknown events":      {say: wiretest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.new","x":{"delta":"STRAY"}}`}}, text: "well", good: true},
+		"lost":                {say: llmtest.Response{Error: llm.CodeLost, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLost, Status: 400}},
+		"limit":               {say: llmtest.Response{Error: llm.CodeLimit, Status: 400}, want: llm.Failure{Kind: llm.KindRequest, Code: llm.CodeLimit, Status: 400}},
+		"overloaded":          {say: llmtest.Response{Error: "server_is_overloaded", Status: 503}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "server_is_overloaded", Status: 503}},
+		"too long":            {say: llmtest.Response{Error: "context_length_exceeded", Status: 400}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded", Status: 400}},
+		"key":                 {say: llmtest.Response{Error: "invalid_api_key", Status: 401}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key", Status: 401}, gone: true},
+		"in the middle":       {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "server_error", Status: 500}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error", Status: 500}, text: "begun"},
+		"failed":              {say: llmtest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer}, text: "begun"},
+		"broken off":          {say: llmtest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
+		"gone":                {say: llmtest.Response{Drop: true}, want: llm.Failure{Kind: llm.KindNetwork, Code: "transport"}, gone: true},
+		"garbage":             {say: llmtest.Response{Before: []string{"{"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
+		"no event":            {say: llmtest.Response{Before: []string{"7"}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, gone: true},
+		"two at once":         {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{created}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
+		"a wrong delta":       {say: llmtest.Response{Text: []string{"be", "gun"}, In: []string{`{"type":"response.output_text.delta","delta":7}`}}, want: llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}, text: "be", gone: true},
+		"huge":                {say: llmtest.Response{Before: []string{`{"type":"` + strings.Repeat("x", 70<<10) + `"}`}}, want: llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}, gone: true},
+		"late deltas":         {say: llmtest.Response{Before: []string{delta, delta}, Text: []string{"well"}}, text: "well", good: true},
+		"another's end":       {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.completed","response":{"id":"other"}}`}}, text: "well", good: true},
+		"another's lane":      {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.output_text.delta","stream_id":"x","delta":"STRAY"}`}}, text: "well", good: true},
+		"more than asked for": {say: llmtest.Response{Text: []string{"well"}, Behind: []string{created, delta}}, text: "well", good: true},
+		"unknown events":      {say: llmtest.Response{Text: []string{"we", "ll"}, In: []string{`{"type":"response.new","x":{"delta":"STRAY"}}`}}, text: "well", good: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := wiretest.NewPipedTalks(t, func(create *wiretest.Create) wiretest.Response {
+				srv := llmtest.NewPipedProvider(t, func(create *llmtest.Request) llmtest.Response {
 					if create.N == 1 {
 						return c.say
 					}
-					return wiretest.Response{Text: []string{"again"}}
+					return llmtest.Response{Text: []string{"again"}}
 				})
 				s := connect(t, keeps(t, srv, func(o *Options) { o.MaxEventBytes = 64 << 10 }))
 				o := read(t.Context(), s, prompted("One"), 0)
@@ -345,8 +344,8 @@ func TestSessionSilence(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					step := make(chan struct{})
-					srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
-						return wiretest.Response{Text: []string{"x", "y"}, Step: step, Free: free}
+					srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
+						return llmtest.Response{Text: []string{"x", "y"}, Step: step, Free: free}
 					})
 					s := connect(t, keeps(t, srv, spoken(api)))
 					began := time.Now()
@@ -361,9 +360,9 @@ func TestSessionSilence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hold := make(chan struct{})
 				defer close(hold)
-				srv := wiretest.NewPipedTalks(t, func(*wiretest.Create) wiretest.Response {
+				srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
 					<-hold
-					return wiretest.Response{}
+					return llmtest.Response{}
 				})
 				s := connect(t, keeps(t, srv, spoken(api)))
 				began := time.Now()
@@ -392,7 +391,7 @@ func TestSessionRefused(t *testing.T) {
 			"elsewhere":    {302, ``, llm.KindRequest},
 		} {
 			t.Run(name, func(t *testing.T) {
-				srv := wiretest.NewTalks(t, nil)
+				srv := llmtest.NewProvider(t, nil)
 				srv.Refuse = func(int) (int, string) { return c.status, c.body }
 				keys, err := llm.FindKeys([]string{"K"}, func(string) (string, bool) { return "sk-live-secret", true })
 				if err != nil {
@@ -413,8 +412,8 @@ func TestSessionRefused(t *testing.T) {
 func TestSessionCutAnywhere(t *testing.T) {
 	each(t, func(t *testing.T, api string) {
 		const whole = "two pieces"
-		srv := wiretest.NewTalks(t, func(*wiretest.Create) wiretest.Response {
-			return wiretest.Response{Text: []string{"two", " pieces"}}
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+			return llmtest.Response{Text: []string{"two", " pieces"}}
 		})
 		m := keeps(t, srv, spoken(api))
 		good := 0

@@ -1,4 +1,4 @@
-package wiretest
+package llmtest
 
 import (
 	"context"
@@ -14,15 +14,17 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
-// Create is a request for a response, as it came over a WebSocket.
-type Create struct {
-	Conn   int // number of the connection, from 1
-	N      int // number of the request, over all connections, from 1
-	Key    string
-	Body   []byte
-	Parent string
+// Request is a request for a response, as it came to a Provider.
+type Request struct {
+	Conn   int    // number of the connection, from 1; 0 is a request without a WebSocket
+	N      int    // number of the request, over all connections, from 1
+	Key    string // of the client
+	Body   []byte // one JSON text a line
+	Parent string // of Responses: the response that it goes on from
 	New    []Item // the request's own
 	All    []Item // the conversation as the provider has it now
 }
@@ -33,7 +35,7 @@ type Item struct {
 	Call             string // id of the call
 }
 
-// String returns the item as one line.
+// String returns the item as one line. A picture or a file is its type, in brackets.
 func (i Item) String() string {
 	if i.Type != "" && i.Type != "message" {
 		return i.Type + " " + i.Call + ": " + i.Text
@@ -41,10 +43,10 @@ func (i Item) String() string {
 	return i.Role + ": " + i.Text
 }
 
-// Response is what the provider does with a request.
+// Response is what a Provider does with a request.
 type Response struct {
-	Text  []string // deltas
-	Calls []Called // behind the text
+	Text  []string        // deltas
+	Calls []messages.Call // behind the text: ID, Name and Args
 	// Step, if set, is received from before each delta behind the first Free ones.
 	Step <-chan struct{}
 	Free int
@@ -62,12 +64,15 @@ type Response struct {
 	// Hang sends nothing behind the text, and Drop breaks the connection there.
 	Hang, Drop bool
 	// Usage are the tokens; the zero value counts bytes/4.
-	Usage Counts
+	Usage messages.Usage
 }
 
-// Talks is a provider on the loopback address that speaks OpenAI's Responses over WebSockets,
-// and Realtime, and Gemini's Live, and keeps what it must for that: the latest conversations of each connection.
-type Talks struct {
+// Provider is a provider on the loopback address that keeps conversations, as providers do for
+// model.mode: resume. It speaks OpenAI's Responses (over WebSockets and, without conversations, as
+// streams of HTTP), OpenAI's Realtime and Gemini's Live; the path of a request says which. It fails
+// the test for what the provider itself does not take.
+type Provider struct {
+	// URL is the address for clients: Options.BaseURL of llm/gemini, and with /v1 of llm/openai.
 	URL string
 	// Keep is how many conversations of a connection can be gone on from; 0 is 2.
 	Keep int
@@ -79,19 +84,18 @@ type Talks struct {
 	// Cut breaks each connection after so many bytes of its server; 0 never.
 	Cut atomic.Int64
 
-	// Base reaches the provider, also from a bubble of testing/synctest, in which only
-	// NewPipedTalks can be used.
+	// Base, if it is not nil, is how clients reach the provider: Options.Base of their model.
 	Base http.RoundTripper
 
 	srv    *httptest.Server
 	t      testing.TB
-	answer func(*Create) Response
+	answer func(*Request) Response
 	ctx    context.Context
 	hangUp context.CancelFunc
 
 	mu    sync.Mutex
 	conns int
-	seen  []*Create
+	seen  []*Request
 	open  map[int]*websocket.Conn
 	sent  int64 // bytes of requests
 	// Of Live: what handles name, and the models of connections.
@@ -99,19 +103,20 @@ type Talks struct {
 	models  map[int]string
 }
 
-// NewTalks starts a provider that lives as long as the test. answer is called for each request,
+// NewProvider starts a provider that lives as long as the test. answer is called for each request,
 // from many goroutines.
-func NewTalks(t testing.TB, answer func(*Create) Response) *Talks {
-	s := newTalks(t, answer)
+func NewProvider(t testing.TB, answer func(*Request) Response) *Provider {
+	s := newProvider(t, answer)
 	s.srv.Listener = &cutting{s.srv.Listener, s}
 	s.srv.Start()
 	s.URL = s.srv.URL
 	return s
 }
 
-// NewPipedTalks is NewTalks without a network: Base alone reaches the provider.
-func NewPipedTalks(t testing.TB, answer func(*Create) Response) *Talks {
-	s := newTalks(t, answer)
+// NewPipedProvider is NewProvider without a network, for bubbles of testing/synctest: Base alone
+// reaches the provider.
+func NewPipedProvider(t testing.TB, answer func(*Request) Response) *Provider {
+	s := newProvider(t, answer)
 	_ = s.srv.Listener.Close()
 	pipes := &pipes{come: make(chan net.Conn), done: s.ctx.Done()}
 	s.srv.Listener = &cutting{pipes, s}
@@ -133,10 +138,10 @@ func NewPipedTalks(t testing.TB, answer func(*Create) Response) *Talks {
 	return s
 }
 
-func newTalks(t testing.TB, answer func(*Create) Response) *Talks {
-	s := &Talks{t: t, answer: answer, open: map[int]*websocket.Conn{}, handles: map[string]liveKept{}, models: map[int]string{}}
+func newProvider(t testing.TB, answer func(*Request) Response) *Provider {
+	s := &Provider{t: t, answer: answer, open: map[int]*websocket.Conn{}, handles: map[string]liveKept{}, models: map[int]string{}}
 	s.ctx, s.hangUp = context.WithCancel(context.Background())
-	s.srv = httptest.NewUnstartedServer(s)
+	s.srv = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -164,14 +169,14 @@ func (*pipes) Close() error { return nil }
 func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Close breaks all connections.
-func (s *Talks) Close() {
+func (s *Provider) Close() {
 	s.hangUp()
 	s.srv.CloseClientConnections()
 	s.srv.Close()
 }
 
 // HangUp breaks the open connections, and lets others come.
-func (s *Talks) HangUp() {
+func (s *Provider) HangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.open {
@@ -179,24 +184,24 @@ func (s *Talks) HangUp() {
 	}
 }
 
-// Seen are the requests so far.
-func (s *Talks) Seen() []*Create {
+// Seen returns the requests so far.
+func (s *Provider) Seen() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*Create(nil), s.seen...)
+	return append([]*Request(nil), s.seen...)
 }
 
-// Open and Conns are how many connections there are, and were in all.
-func (s *Talks) Open() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.open) }
+// Open returns how many connections there are.
+func (s *Provider) Open() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.open) }
 
-// Conns is how many connections there were.
-func (s *Talks) Conns() int { s.mu.Lock(); defer s.mu.Unlock(); return s.conns }
+// Conns returns how many connections there were.
+func (s *Provider) Conns() int { s.mu.Lock(); defer s.mu.Unlock(); return s.conns }
 
-// Sent is how many bytes the requests had.
-func (s *Talks) Sent() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.sent }
+// Sent returns how many bytes the requests had.
+func (s *Provider) Sent() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.sent }
 
-// ServeHTTP implements http.Handler.
-func (s *Talks) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// serve answers a request of HTTP.
+func (s *Provider) serve(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	if req.Method == http.MethodGet {
 		s.conns++
@@ -263,7 +268,7 @@ func (s *Talks) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // talk is one connection.
 type talk struct {
-	s     *Talks
+	s     *Provider
 	conn  int // 0 is a request over HTTP
 	key   string
 	write func(frame string) bool
@@ -322,7 +327,7 @@ func (t *talk) take(body []byte) bool {
 	if (b.Type == "response.create") != (t.conn > 0) || (b.Stream == nil) != (t.conn > 0) || b.Store == nil || *b.Store || b.Background != nil || b.Model == "" {
 		t.s.t.Errorf("a request that the provider does not take: %s", body)
 	}
-	c := &Create{Conn: t.conn, Key: t.key, Body: body, Parent: b.Parent}
+	c := &Request{Conn: t.conn, Key: t.key, Body: body, Parent: b.Parent}
 	for i := range b.Input {
 		c.New = append(c.New, b.Input[i].item())
 	}
@@ -345,7 +350,7 @@ func (t *talk) take(body []byte) bool {
 }
 
 // say sends a response.
-func (t *talk) say(c *Create, r Response) bool {
+func (t *talk) say(c *Request, r Response) bool {
 	id := fmt.Sprintf("resp_%d", c.N)
 	seq := 0
 	out := func(format string, args ...any) bool {
@@ -415,9 +420,9 @@ func (t *talk) say(c *Create, r Response) bool {
 		items = append(items, Item{Type: "function_call", Text: call.Name + call.Args, Call: call.ID})
 	}
 	u := r.Usage
-	if u == (Counts{}) {
+	if u == (messages.Usage{}) {
 		for _, i := range c.All {
-			u.All += int64(len(i.Text)+3) / 4
+			u.Input += int64(len(i.Text)+3) / 4
 		}
 		u.Output = int64(len(text)+3) / 4
 	}
@@ -432,7 +437,7 @@ func (t *talk) say(c *Create, r Response) bool {
 		r.Finish = "response.completed"
 	}
 	out(`{"type":%q,"response":{"id":%q,"object":"response","status":%q,"error":null,"incomplete_details":{"reason":"max_output_tokens"},"output":[],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,"total_tokens":%d}}}`,
-		r.Finish, id, strings.TrimPrefix(r.Finish, "response."), u.All, u.CacheRead, u.Output, u.All+u.Output)
+		r.Finish, id, strings.TrimPrefix(r.Finish, "response."), u.Input, u.CacheRead, u.Output, u.Input+u.Output)
 	for _, f := range r.Behind {
 		t.write(f)
 	}
@@ -449,10 +454,10 @@ func (t *talk) evict(id string) {
 	}
 }
 
-// cutting breaks connections after Talks.Cut bytes.
+// cutting breaks connections after Provider.Cut bytes.
 type cutting struct {
 	net.Listener
-	s *Talks
+	s *Provider
 }
 
 // Accept implements net.Listener.
@@ -486,4 +491,16 @@ func (c *cutConn) Write(p []byte) (int, error) {
 		return int(n), net.ErrClosed
 	}
 	return int(n), err
+}
+
+// bearer returns the key of a request.
+func bearer(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") }
+
+// jsonString returns a text as JSON.
+func jsonString(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string has a form
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -1,4 +1,4 @@
-package wiretest
+package llmtest
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 const livePath = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
@@ -19,7 +21,7 @@ const livePath = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.Bidi
 // live is one connection that speaks Gemini's Live, with replies as text. What is said over it
 // stays said: new content interrupts a reply, which is history as far as it came.
 type live struct {
-	s    *Talks
+	s    *Provider
 	conn int
 	key  string
 	c    *websocket.Conn
@@ -82,7 +84,7 @@ type liveMessage struct {
 	}
 }
 
-func (s *Talks) live(w http.ResponseWriter, req *http.Request, n int) {
+func (s *Provider) live(w http.ResponseWriter, req *http.Request, n int) {
 	c, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
@@ -245,7 +247,7 @@ func (t *live) interrupt() {
 func (t *live) respond() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := &Create{Conn: t.conn, Key: t.key, Body: t.body, New: t.fresh}
+	c := &Request{Conn: t.conn, Key: t.key, Body: t.body, New: t.fresh}
 	if t.items = append(t.items, t.fresh...); len(t.fresh) > 0 && t.fresh[0].Role == "system" {
 		t.items = t.items[1:] // it stands in front of them
 	}
@@ -270,7 +272,7 @@ func (t *live) respond() bool {
 }
 
 // say sends a response, and reports whether the connection goes on.
-func (t *live) say(ctx context.Context, c *Create, r *Response) bool {
+func (t *live) say(ctx context.Context, c *Request, r *Response) bool {
 	for _, f := range r.Before {
 		if !t.out("%s", f) {
 			return false
@@ -304,13 +306,13 @@ func (t *live) say(ctx context.Context, c *Create, r *Response) bool {
 		}
 	}
 	u := r.Usage
-	if u == (Counts{}) {
+	if u == (messages.Usage{}) {
 		for _, i := range c.All {
-			u.All += int64(len(i.Text)+3) / 4
+			u.Input += int64(len(i.Text)+3) / 4
 		}
 		u.Output = int64(len(said)+3) / 4
 	}
-	usage := fmt.Sprintf(`"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"responseTokenCount":%d,"totalTokenCount":%d}`, u.All, u.CacheRead, u.Output, u.All+u.Output)
+	usage := fmt.Sprintf(`"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"responseTokenCount":%d,"totalTokenCount":%d}`, u.Input, u.CacheRead, u.Output, u.Input+u.Output)
 	t.mu.Lock()
 	if said != "" {
 		t.items = append(t.items, Item{Role: "assistant", Text: said})
@@ -358,13 +360,13 @@ func (t *live) say(ctx context.Context, c *Create, r *Response) bool {
 	return true
 }
 
-// GoAway is what the provider says when it will end a connection.
+// GoAway returns the frame with which a provider of Live says that it will end the connection.
 func GoAway(left time.Duration) string {
 	return fmt.Sprintf(`{"goAway":{"timeLeft":"%ds"}}`, int(left.Seconds()))
 }
 
-// Forget has handles name nothing any more.
-func (s *Talks) Forget() {
+// Forget makes the provider refuse the handles of Live that it gave out.
+func (s *Provider) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.handles)

@@ -1,4 +1,4 @@
-package wiretest
+package llmtest
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"sync"
 
 	"github.com/coder/websocket"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // realtime is one connection that speaks OpenAI's Realtime, with replies as text. The provider
 // has one conversation for it, and goes on with a reply while it takes events.
 type realtime struct {
-	s     *Talks
+	s     *Provider
 	conn  int
 	key   string
 	model string
@@ -59,7 +61,7 @@ type realtimeEvent struct {
 	ResponseID string `json:"response_id"`
 }
 
-func (s *Talks) realtime(w http.ResponseWriter, req *http.Request, n int) {
+func (s *Provider) realtime(w http.ResponseWriter, req *http.Request, n int) {
 	c, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return
@@ -202,7 +204,7 @@ func (t *realtime) respond(e *realtimeEvent, body []byte) bool {
 		t.mu.Unlock()
 		return t.refuse(e.Event, "conversation_already_has_active_response")
 	}
-	c := &Create{Conn: t.conn, Key: t.key, Body: t.body, New: t.fresh}
+	c := &Request{Conn: t.conn, Key: t.key, Body: t.body, New: t.fresh}
 	if !t.set || !slices.Equal(e.Response.Modalities, []string{"text"}) {
 		t.s.t.Errorf("a response that the provider does not take: %s", body)
 	}
@@ -249,7 +251,7 @@ func (t *realtime) adds(id string, i Item) {
 }
 
 // say sends a response, and reports whether the connection goes on.
-func (t *realtime) say(ctx context.Context, event string, c *Create, r *Response) bool {
+func (t *realtime) say(ctx context.Context, event string, c *Request, r *Response) bool {
 	id := fmt.Sprintf("resp_%d", c.N)
 	for _, f := range r.Before {
 		if !t.write(f) {
@@ -332,15 +334,15 @@ func (t *realtime) say(ctx context.Context, event string, c *Create, r *Response
 		status, details = "cancelled", `{"type":"cancelled","reason":"turn_detected"}`
 	}
 	u := r.Usage
-	if u == (Counts{}) {
+	if u == (messages.Usage{}) {
 		for _, i := range c.All {
-			u.All += int64(len(i.Text)+3) / 4
+			u.Input += int64(len(i.Text)+3) / 4
 		}
 		u.Output = int64(len(said)+3) / 4
 	}
 	t.over() // before the client knows, who may ask at once
 	t.out(`{"type":"response.done","response":{"id":%q,"object":"realtime.response","status":%q,"status_details":%s,"output":[%s],"usage":{"total_tokens":%d,"input_tokens":%d,"output_tokens":%d,"input_token_details":{"text_tokens":%d,"audio_tokens":0,"cached_tokens":%d},"output_token_details":{"text_tokens":%d,"audio_tokens":0}}}}`,
-		id, status, details, strings.Join(output, ","), u.All+u.Output, u.All, u.Output, u.All, u.CacheRead, u.Output)
+		id, status, details, strings.Join(output, ","), u.Input+u.Output, u.Input, u.Output, u.Input, u.CacheRead, u.Output)
 	for _, f := range r.Behind {
 		t.write(f)
 	}
