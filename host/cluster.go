@@ -396,7 +396,7 @@ func (t *trip) here() outcome {
 	case d.cut:
 		return cutOff
 	case d.moved && !t.w.began:
-		if t.sid == "" {
+		if t.asks = true; t.sid == "" {
 			t.sid = d.sid // the path names no session, as of chat completions
 		}
 		t.w.head = t.w.ResponseWriter.Header().Clone()

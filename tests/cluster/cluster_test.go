@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"any host", anyHost}, {"other doors", otherDoors}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
+	}{{"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 			return
 		}
 	}
-	w.verified(7)
+	w.verified(11)
 }
 
 // The door for hosts refuses a request without a proof, whatever token it shows.
@@ -152,44 +152,13 @@ func anyHost(t *testing.T, w *world) {
 // Chat completions, changes, forks and deletions are forwarded like submits.
 func otherDoors(t *testing.T, w *world) {
 	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"finn"}`, http.StatusCreated)
-	answered := make(chan string, 1)
-	go func() {
-		r, err := http.NewRequest(http.MethodPost, "http://"+w.hosts["b"].public+"/v1/chat/completions", strings.NewReader(`{"model":"talker","messages":[{"role":"user","content":"one"}]}`))
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("X-Stile-Session", "finn")
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Do(r)
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		defer resp.Body.Close()
-		var v struct {
-			Choices []struct{ Message struct{ Content string } }
-		}
-		if err := json.NewDecoder(resp.Body).Decode(&v); err != nil || len(v.Choices) != 1 {
-			answered <- fmt.Sprint(resp.Status, v, err)
-			return
-		}
-		answered <- v.Choices[0].Message.Content
-	}()
-	select {
-	case got := <-answered:
-		t.Fatalf("the chat is answered with %q before its model is asked", got)
-	case r := <-w.replies:
-		w.replies <- r
+	answered := w.later("b", http.MethodPost, "/v1/chat/completions", `{"model":"talker","messages":[{"role":"user","content":"one"}]}`, "X-Stile-Session", "finn")
+	w.speaks("a", "by chat")
+	var v struct {
+		Choices []struct{ Message struct{ Content string } }
 	}
-	r := w.reply()
-	if r.host != "a" {
-		t.Errorf("a chat with the session of a runs at %s", r.host)
-	}
-	r.say(t, "by chat")
-	r.end()
-	if got := <-answered; got != "by chat" {
-		t.Errorf("the chat is answered with %q", got)
+	if got := <-answered; json.Unmarshal(got.body, &v) != nil || len(v.Choices) != 1 || v.Choices[0].Message.Content != "by chat" {
+		t.Errorf("the chat is answered with %d %s, %v", got.status, got.body, got.err)
 	}
 	w.ask("c", http.MethodPatch, "/v1/sessions/finn", `{"title":"Of Finn"}`, http.StatusOK)
 	if v := w.ask("b", http.MethodGet, "/v1/sessions/finn", "", http.StatusOK); v["title"] != "Of Finn" {

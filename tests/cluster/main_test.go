@@ -85,17 +85,18 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
-	man := manifest.Default("plain")
-	man.Name = "talker"
-	agent := &stile.Agent{Manifest: man, Model: asking{j}}
+	agents, err := j.agents()
+	if err != nil {
+		return err
+	}
 	rt, err := stile.New(ctx, stile.Config{
-		Dir: j.Dir, Store: store, Agents: []*stile.Agent{agent},
+		Dir: j.Dir, Store: store, Agents: agents,
 		Cluster: stile.Cluster{Address: private.Addr().String(), Lease: leaseTime, Version: j.Name},
 	})
 	if err != nil {
 		return err
 	}
-	srv, err := host.New(host.Config{Runtime: rt, Agents: []*stile.Agent{agent}, ClusterSecret: secret, ClusterListener: private})
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, ClusterSecret: secret, ClusterListener: private})
 	if err != nil {
 		return err
 	}
@@ -105,6 +106,25 @@ func live(text string) error {
 		err = closed
 	}
 	return err
+}
+
+// agents are those of every host: one that talks, and one whose calls wait for approval.
+func (j job) agents() ([]*stile.Agent, error) {
+	talker, buyer := manifest.Default("plain"), manifest.Default("cogency")
+	talker.Name, buyer.Name = "talker", "buyer"
+	pay, err := stile.DefineTool("shop.pay", "pays", stile.Effectful, func(_ context.Context, in struct {
+		What string `json:"what"`
+	},
+	) (string, error) {
+		return "paid for " + in.What + " at " + j.Name, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	buyer.Import.Tools = []string{"shop.pay"}
+	buyer.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
+	buyer.ContextFeeds = []manifest.Feed{{ID: "now", Source: manifest.FeedSource{Type: "internal", Action: "system_clock"}}}
+	return []*stile.Agent{{Manifest: talker, Model: asking{j}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j}}}, nil
 }
 
 // asking is a model whose replies the test gives.
@@ -281,30 +301,66 @@ func (w *world) reply() *reply {
 }
 
 // ask asks a host, and checks the status of its answer.
-func (w *world) ask(host, method, path, body string, want int) map[string]any {
+func (w *world) ask(host, method, path, body string, want int, headers ...string) map[string]any {
 	w.t.Helper()
+	a := w.raw(host, method, path, body, headers...)
+	if a.err != nil || a.status != want {
+		w.t.Fatalf("%s %s at %s: %d, %s, %v", method, path, host, a.status, a.body, a.err)
+	}
+	var v map[string]any
+	_ = json.Unmarshal(a.body, &v) // an answer may have no body
+	return v
+}
+
+// answer is one of a host.
+type answer struct {
+	status int
+	head   http.Header
+	body   []byte
+	err    error
+}
+
+// raw asks a host.
+func (w *world) raw(host, method, path, body string, headers ...string) (a answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+w.hosts[host].public+path, strings.NewReader(body))
 	if err != nil {
-		w.t.Fatal(err)
+		return answer{err: err}
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(r)
 	if err != nil {
-		w.t.Fatalf("%s %s at %s: %v", method, path, host, err)
+		return answer{err: err}
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != want {
-		w.t.Fatalf("%s %s at %s: %s, %s, %v", method, path, host, resp.Status, b, err)
+	a = answer{status: resp.StatusCode, head: resp.Header}
+	a.body, a.err = io.ReadAll(resp.Body)
+	return a
+}
+
+// later asks a host that answers when a model has spoken.
+func (w *world) later(host, method, path, body string, headers ...string) <-chan answer {
+	out := make(chan answer, 1)
+	go func() { out <- w.raw(host, method, path, body, headers...) }()
+	return out
+}
+
+// speaks has a host's model give a reply.
+func (w *world) speaks(host, text string) {
+	w.t.Helper()
+	r := w.reply()
+	if r.host != host {
+		w.t.Errorf("the model of %s is asked, not that of %s", r.host, host)
 	}
-	var v map[string]any
-	_ = json.Unmarshal(b, &v) // an answer may have no body
-	return v
+	r.say(w.t, text)
+	r.end()
 }
 
 // event is a server-sent event.
