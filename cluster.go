@@ -3,10 +3,13 @@ package stile
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/board"
+	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/journal"
@@ -26,6 +29,9 @@ type Cluster struct {
 	Version string
 	// Lease is how long the others wait for a host that says nothing; 0 is two seconds.
 	Lease time.Duration
+	// Secret seals what the hosts tell each other in the database, such as their public keys. It
+	// has at least 32 bytes and is the same for all hosts: that of host.Config.ClusterSecret.
+	Secret []byte
 }
 
 // Reasons behind ERR_BUSY of a runtime in a cluster.
@@ -107,6 +113,28 @@ func (rt *Runtime) Drain() {
 	}
 }
 
+// sharing is what this runtime needs to share its public keys with the other hosts; nil without a
+// cluster.
+func (rt *Runtime) sharing(store journal.Store) (*keyfile.Sharing, error) {
+	c := &rt.cfg.Cluster
+	if c.Address == "" || rt.cfg.ReadOnly {
+		return nil, nil
+	}
+	if len(c.Secret) < board.MinSecret {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "cluster.secret", Detail: "want a secret of at least " + strconv.Itoa(board.MinSecret) + " bytes, the same for all hosts"}
+	}
+	s, ok := store.(interface{ Board() (board.Port, error) })
+	if !ok {
+		return nil, notShared()
+	}
+	b, err := s.Board()
+	return &keyfile.Sharing{Board: b, Secret: board.Secret(c.Secret), Host: c.Address}, err
+}
+
+func notShared() error {
+	return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the hosts of a cluster share a journal in PostgreSQL"}
+}
+
 // joinCluster makes this runtime one of its cluster.
 func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 	c := rt.cfg.Cluster
@@ -115,7 +143,7 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 	}
 	s, ok := store.(interface{ Hosts() (lease.Table, error) })
 	if !ok {
-		return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the hosts of a cluster share a journal in PostgreSQL"}
+		return notShared()
 	}
 	if c.Lease == 0 {
 		c.Lease = lease.Default

@@ -57,6 +57,9 @@ func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 	return keyfile.Write(path, ring, cfg.Passphrase, cfg.Rand)
 }
 
+// PublicKeys returns the public keys of this host and, in a cluster, those of the other hosts.
+func (rt *Runtime) PublicKeys() (*keyring.Set, error) { return rt.keeper.Public() }
+
 // Keys returns the ring in use. Rotation swaps its keys atomically; turns in flight are not
 // disturbed.
 func (rt *Runtime) Keys() *keyring.Ring { return rt.keys }
@@ -95,9 +98,13 @@ func (rt *Runtime) ExtendKey(ctx context.Context, kid string, until time.Time) e
 
 // keepKeys starts the keeper, which reloads a changed key file, publishes public keys and
 // erases retired ones.
-func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
+func (rt *Runtime) keepKeys(ctx context.Context, store journal.Store) error {
+	sharing, err := rt.sharing(store)
+	if err != nil {
+		return err
+	}
 	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
-		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, ReadOnly: rt.cfg.ReadOnly, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"),
+		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, ReadOnly: rt.cfg.ReadOnly, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"), Sharing: sharing,
 	})
 	if err == nil {
 		rt.keeper.Retain((&Agent{Dialect: "aeiou"}).Retention())
@@ -115,7 +122,7 @@ func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 
 // signer signs tokens and receipts with the keys of the ring.
 func (rt *Runtime) signer() keyfile.Signer {
-	return keyfile.Signer{Ring: rt.keys, Fresh: rt.keeper.Fresh}
+	return keyfile.Signer{Ring: rt.keys, Fresh: rt.keeper.Fresh, Tokens: rt.keeper.TokenKeys()}
 }
 
 // The values of Config.Unproved.
@@ -131,7 +138,7 @@ func (rt *Runtime) proofs() load.Proofs {
 	if rt.keys.Set().ReceiptSigner(rt.cfg.Now()) == nil {
 		return load.Proofs{}
 	}
-	b := &keyfile.Believed{Ring: rt.keys}
+	b := &keyfile.Believed{Ring: rt.keys, Keeper: rt.keeper}
 	if rt.cfg.Store != nil {
 		b.Shared = rt.store
 	}

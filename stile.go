@@ -254,7 +254,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if rt.keys, err = rt.openKeys(ctx); err != nil {
 		return nil, err
 	}
-	if err := rt.keepKeys(ctx); err != nil {
+	if err := rt.keepKeys(ctx, store); err != nil {
 		return nil, err
 	}
 	opened = append(opened, rt.keeper.Close)

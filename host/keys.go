@@ -15,12 +15,12 @@ func (s *Server) keyRoutes() {
 	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
 	keys.Responses = s.jwksOut()
 	route(s, keys, func(ctx context.Context, _ *struct{}) (*keysOut, error) {
-		set := s.rt.Keys().Set()
+		set, err := s.rt.PublicKeys()
 		if s.rt.ReadOnly() { // those that the journal was signed with
-			var err error
-			if set, err = s.rt.Archive().PublicKeys(ctx); err != nil {
-				return nil, err
-			}
+			set, err = s.rt.Archive().PublicKeys(ctx)
+		}
+		if err != nil {
+			return nil, err
 		}
 		doc, err := set.JWKS()
 		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err

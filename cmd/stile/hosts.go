@@ -36,7 +36,7 @@ func clusterOf(ctx context.Context, s *settings, door *host.Config, cfg *stile.C
 	if door.ClusterListener, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
 		return configError("cluster.address", "cannot listen on "+c.Address+": "+files.Cause(err).Error())
 	}
-	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease}
+	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease, Secret: door.ClusterSecret}
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package keyfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/board"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -50,6 +54,8 @@ type KeeperConfig struct {
 	Rand       io.Reader
 	Now        func() time.Time
 	Log        *zap.Logger
+	// Sharing shares the public keys with other hosts; nil for a host that has its journal alone.
+	Sharing *Sharing
 }
 
 // Keeper manages the key ring of a running host: it reloads the key file after changes of other
@@ -65,20 +71,30 @@ type Keeper struct {
 	failed  bool         // the file could not be reloaded; the next tick tries again
 	told    string       // the logged failure
 
+	peers   *peers // nil without Sharing
+	unwatch func()
+
+	once    sync.Once // Close
 	closing chan struct{}
 	done    chan struct{}
 }
 
 // NewKeeper publishes the public keys and manages the ring until Close.
 func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, seen: cfg.Seen, closing: make(chan struct{}), done: make(chan struct{})}
+	k := &Keeper{cfg: cfg, seen: cfg.Seen, unwatch: func() {}, closing: make(chan struct{}), done: make(chan struct{})}
+	if cfg.Sharing != nil && !cfg.ReadOnly {
+		k.peers = newPeers(*cfg.Sharing, cfg.Ring, cfg.Store, cfg.Now, cfg.Log)
+	}
 	if err := k.look(ctx); err != nil {
 		return nil, err
 	}
 	if !cfg.ReadOnly {
-		if err := Publish(ctx, cfg.Store, cfg.Ring); err != nil {
+		if err := k.publish(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if k.peers != nil {
+		k.unwatch = cfg.Sharing.Board.Watch(board.Keys, k.heard)
 	}
 	go k.run()
 	return k, nil
@@ -86,9 +102,59 @@ func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
 
 // Close ends the keeper's background work.
 func (k *Keeper) Close() error {
-	close(k.closing)
+	k.once.Do(func() {
+		k.unwatch()
+		close(k.closing)
+	})
 	<-k.done
 	return nil
+}
+
+// publish shows the public keys to those who verify.
+func (k *Keeper) publish(ctx context.Context) error {
+	if k.peers == nil {
+		return Publish(ctx, k.cfg.Store, k.cfg.Ring)
+	}
+	_, err := k.peers.publish(ctx) // of a copied key the board tells, too
+	return err
+}
+
+// heard takes note of what other hosts did to their keys.
+func (k *Keeper) heard(ctx context.Context, _ time.Time, version int64, lost bool) {
+	copied, err := k.peers.look(ctx, version, lost)
+	if err == nil && copied {
+		k.cfg.Log.Warn("another host has the key file of this one, and has rotated its keys: this host rotates its own, which they are from now on")
+		err = k.Rotate(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.cfg.Log.Error("the public keys of the hosts cannot be shared; the next attempt is made soon", zap.Error(err))
+	}
+}
+
+// TokenKeys verifies control tokens: with the keys of this host, and those that others have shared.
+func (k *Keeper) TokenKeys() token.KeySource {
+	if k.peers == nil {
+		return k.cfg.Ring.TokenKeys()
+	}
+	return k.peers
+}
+
+// Public are the public keys of this host, and those that others have shared.
+func (k *Keeper) Public() (*keyring.Set, error) {
+	own := k.cfg.Ring.Set()
+	if k.peers == nil {
+		return own, nil
+	}
+	all := own.Keys()
+	for kid, key := range *k.peers.known.Load() {
+		if _, is := own.Key(kid); !is {
+			all = append(all, key)
+		}
+	}
+	slices.SortStableFunc(all[len(own.Keys()):], func(a, b *keyring.Key) int {
+		return cmp.Or(cmp.Compare(b.NotBefore(), a.NotBefore()), cmp.Compare(a.KID(), b.KID()))
+	})
+	return keyring.NewSet(all[:min(len(all), keyring.MaxKeys)]...) // the latest
 }
 
 // Retain makes retired token keys verify for at least retention.
@@ -163,7 +229,7 @@ func (k *Keeper) takeUp(ctx context.Context) error {
 		err = k.cfg.Ring.Follow(next)
 	}
 	if err == nil && k.seen != nil {
-		err = Publish(ctx, k.cfg.Store, k.cfg.Ring)
+		err = k.publish(ctx)
 	}
 	if err != nil {
 		if text := err.Error(); text != k.told {
@@ -294,7 +360,7 @@ func (k *Keeper) change(ctx context.Context, f func(*keyring.Ring) error) error 
 		if err := f(k.cfg.Ring); err != nil {
 			return err
 		}
-		return Publish(ctx, k.cfg.Store, k.cfg.Ring)
+		return k.publish(ctx)
 	}
 	unlock, err := files.Lock(k.cfg.Path + ".lock")
 	if err != nil {
@@ -325,5 +391,5 @@ func (k *Keeper) change(ctx context.Context, f func(*keyring.Ring) error) error 
 	if k.seen, err = os.Stat(k.cfg.Path); err != nil {
 		k.seen = nil
 	}
-	return Publish(ctx, k.cfg.Store, k.cfg.Ring)
+	return k.publish(ctx)
 }

@@ -117,7 +117,15 @@ func Publish(ctx context.Context, store journal.Store, ring *keyring.Ring) error
 	if err != nil {
 		return err
 	}
-	keys := receiptKeys(set)
+	return publishKeys(ctx, store, receiptKeys(set))
+}
+
+// publishKeys is Publish for a list of receipt keys.
+func publishKeys(ctx context.Context, store journal.Store, keys []*keyring.Key) error {
+	set, err := keyring.NewSet(keys...)
+	if err != nil {
+		return err
+	}
 	old, err := store.Meta(ctx, journal.MetaReceiptKeys)
 	if err != nil && !journal.IsNotFound(err) {
 		return err

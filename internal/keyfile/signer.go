@@ -16,6 +16,8 @@ type Signer struct {
 	Ring *keyring.Ring
 	// Fresh, if not nil, is called before each signature.
 	Fresh func()
+	// Tokens, if not nil, is what control tokens are verified with, in place of Ring.
+	Tokens token.KeySource
 }
 
 func (s Signer) ring() *keyring.Ring {
@@ -32,7 +34,12 @@ func (s Signer) TokenSigner(now time.Time) token.Signer { return s.ring().TokenS
 func (s Signer) TokenFallback(now time.Time) token.Signer { return s.ring().TokenFallback(now) }
 
 // TokenKeys implements actors.Keys.
-func (s Signer) TokenKeys(time.Time) token.KeySource { return s.Ring.TokenKeys() }
+func (s Signer) TokenKeys(time.Time) token.KeySource {
+	if s.Tokens != nil {
+		return s.Tokens
+	}
+	return s.Ring.TokenKeys()
+}
 
 // Receipt implements journal.Signer.
 func (s Signer) Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error) {
@@ -76,6 +83,8 @@ type Believed struct {
 	// Shared is the journal of several hosts. nil trusts the ring alone, because a program
 	// that can write a host's own journal can also write the keys in it.
 	Shared journal.Store
+	// Keeper, if it shares keys with other hosts, has theirs, in place of Shared.
+	Keeper *Keeper
 
 	mu     sync.Mutex
 	doc    []byte       // as it was read last
@@ -97,7 +106,11 @@ func (b *Believed) VerifyStatement(kind string, digest [32]byte, at time.Time, k
 // verify checks with the ring's key of that id, or else with that of another host.
 func (b *Believed) verify(kid string, check func(*keyring.Set) error) error {
 	own := b.Ring.Set()
-	if _, known := own.Key(kid); known || b.Shared == nil {
+	_, known := own.Key(kid)
+	switch {
+	case b.Keeper != nil && b.Keeper.peers != nil:
+		return b.verifyAny(kid, own, known, check)
+	case known || b.Shared == nil:
 		return check(own)
 	}
 	others, err := b.published(kid)
@@ -105,6 +118,28 @@ func (b *Believed) verify(kid string, check func(*keyring.Set) error) error {
 		return err
 	}
 	return check(others)
+}
+
+// verifyAny checks with the key of any host. A key file that was copied has keys that another
+// host goes on using when this one has retired them.
+func (b *Believed) verifyAny(kid string, own *keyring.Set, known bool, check func(*keyring.Set) error) error {
+	if known {
+		if err := check(own); err == nil {
+			return nil
+		}
+	}
+	k, ok, err := b.Keeper.peers.find(kid)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return check(own)
+	}
+	set, err := keyring.NewSet(k)
+	if err != nil {
+		return err
+	}
+	return check(set)
 }
 
 // published are the keys of the other hosts, read again when they lack kid.
@@ -128,6 +163,13 @@ func (b *Believed) published(kid string) (*keyring.Set, error) {
 		set, err := keyring.ParseJWKS(doc)
 		if err != nil {
 			return nil, err
+		}
+		if b.others != nil {
+			for _, k := range set.Keys() {
+				if before, is := b.others.Key(k.KID()); is && !alike(before, k) {
+					return nil, &messages.Error{Code: messages.ErrJournal, Field: k.KID(), Detail: "the journal has another public key under this id than before"}
+				}
+			}
 		}
 		b.doc, b.others = doc, set
 	}

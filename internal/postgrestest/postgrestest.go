@@ -136,3 +136,18 @@ func Exec(rawURL, sql string) error {
 	}
 	return nil
 }
+
+// Query runs a statement and returns the one text that it gives.
+func Query(rawURL, sql string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, rawURL)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	if err := c.QueryRow(ctx, "SELECT ("+sql+")::text").Scan(&text); err != nil {
+		return "", fmt.Errorf("%s: %w", sql, err)
+	}
+	return text, nil
+}

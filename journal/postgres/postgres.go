@@ -111,7 +111,7 @@ type Store struct {
 	life context.Context // ends with Close, and with it every wait for the server
 	stop context.CancelFunc
 
-	hosts sync.WaitGroup // goroutines of Attend
+	hosts sync.WaitGroup // goroutines of Attend, and of Board
 	here  atomic.Uint32  // the backend that holds our host's lock; 0 none
 
 	write   sync.Mutex // held for a commit; guards the fields below
@@ -120,6 +120,7 @@ type Store struct {
 	failed  error
 	closed  bool
 	notices []string
+	board   *notes // nil before Board
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -263,6 +264,9 @@ func (s *Store) Close() error {
 	s.disconnect()
 	s.write.Unlock()
 	s.hosts.Wait()
+	if s.board != nil { // it is not set any more
+		s.board.pool.Close()
+	}
 	s.pool.Close()
 	return nil
 }

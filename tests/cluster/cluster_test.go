@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
+	}{{"keys", keys}, {"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -72,6 +72,9 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	w.verified(11)
+	for _, host := range []string{"a", "b", "c"} {
+		w.holdsNo(w.privateHalves(host)...)
+	}
 }
 
 // The door for hosts refuses a request without a proof, whatever token it shows.

@@ -91,7 +91,7 @@ func live(text string) error {
 	}
 	rt, err := stile.New(ctx, stile.Config{
 		Dir: j.Dir, Store: store, Agents: agents,
-		Cluster: stile.Cluster{Address: private.Addr().String(), Lease: leaseTime, Version: j.Name},
+		Cluster: stile.Cluster{Address: private.Addr().String(), Lease: leaseTime, Version: j.Name, Secret: secret},
 	})
 	if err != nil {
 		return err
@@ -186,6 +186,7 @@ func (r *reply) end() { close(r.pieces) }
 type world struct {
 	t       *testing.T
 	job     job
+	dir     string // with a data directory for each host
 	replies chan *reply
 	hosts   map[string]*process
 }
@@ -226,20 +227,11 @@ func begin(t *testing.T, names ...string) *world {
 	}))
 	t.Cleanup(models.Close)
 	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL}
-	dir := t.TempDir()
-	for i, name := range names {
-		w.job.Dir = filepath.Join(dir, name)
+	w.dir = t.TempDir()
+	for _, name := range names {
+		w.job.Dir = filepath.Join(w.dir, name)
 		if err := os.MkdirAll(w.job.Dir, 0o700); err != nil {
 			t.Fatal(err)
-		}
-		if i > 0 { // hosts share their keys
-			b, err := os.ReadFile(filepath.Join(dir, names[0], stile.KeyFile))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(w.job.Dir, stile.KeyFile), b, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
 		}
 		w.start(name)
 	}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/postgrestest"
+)
+
+// kids are the ids of the keys that a host verifies with.
+func (w *world) kids(host string) (kids []string) {
+	w.t.Helper()
+	for _, k := range w.ask(host, http.MethodGet, "/v1/keys", "", http.StatusOK)["keys"].([]any) {
+		kids = append(kids, k.(map[string]any)["kid"].(string))
+	}
+	slices.Sort(kids)
+	return kids
+}
+
+// until waits for a condition.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("it does not come: %s", what)
+		}
+	}
+}
+
+// Each host began with an empty folder, and has keys of its own. All verify with those of all; a
+// rotation at one is known at the others; what the database has been given by others is refused;
+// and it has no private half.
+func keys(t *testing.T, w *world) {
+	all := w.kids("a")
+	w.until("the keys of all hosts at all", func() bool {
+		all = w.kids("a")
+		return len(all) == 9 && slices.Equal(all, w.kids("b")) && slices.Equal(all, w.kids("c"))
+	})
+	w.ask("a", http.MethodPost, "/v1/keys/rotate", "{}", http.StatusOK)
+	w.until("the next keys of a at the others", func() bool {
+		all = w.kids("a")
+		return len(all) == 12 && slices.Equal(all, w.kids("b")) && slices.Equal(all, w.kids("c"))
+	})
+	before := w.ask("b", http.MethodGet, "/v1/keys", "", http.StatusOK)
+
+	// Forged are a key of another id, and another key under each id that there is: in the
+	// database alone, which a program without the secret of the hosts may write to.
+	notes := w.job.Schema + ".notes"
+	exec := func(statements ...string) {
+		t.Helper()
+		statements = append(statements, "UPDATE "+w.job.Schema+".boards SET version = version + 1 WHERE kind = 'key'")
+		if err := postgrestest.Exec(w.job.URL, strings.Join(statements, "; ")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" // of a key whose private half is public
+	next := "(SELECT version + 1 FROM " + w.job.Schema + ".boards WHERE kind = 'key')"
+	exec("UPDATE "+notes+" SET version = "+next+`, body = convert_to(regexp_replace(convert_from(body, 'UTF8'), '"x":"[^"]*"', '"x":"`+x+`"'), 'UTF8') WHERE kind = 'key'`,
+		"INSERT INTO "+notes+" (kind, id, body, seal, version) SELECT kind, 'forged', convert_to(replace(convert_from(body, 'UTF8'), id, 'forged'), 'UTF8'), seal, "+next+" FROM "+notes+" WHERE kind = 'key' LIMIT 1")
+	// The hosts that live put their own notes back: then they have read the others.
+	w.until("the notes of the hosts that live", func() bool {
+		forged, err := postgrestest.Query(w.job.URL, "SELECT count(*) FROM "+notes+" WHERE kind = 'key' AND convert_from(body, 'UTF8') LIKE '%"+x+"%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return forged == "1" // the one of no host
+	})
+	for _, host := range []string{"a", "b", "c"} {
+		if got := w.kids(host); !slices.Equal(got, all) {
+			t.Errorf("%s has the keys %v, want %v", host, got, all)
+		}
+	}
+	if after := w.ask("b", http.MethodGet, "/v1/keys", "", http.StatusOK); !same(before, after) {
+		t.Errorf("the keys of b are\n%v, want\n%v", after, before)
+	}
+	exec("DELETE FROM " + notes + " WHERE id = 'forged'")
+}
+
+func same(a, b any) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// privateHalves are those in the key file of a host.
+func (w *world) privateHalves(host string) (all []string) {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.dir, host, stile.KeyFile))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var doc struct{ Keys []struct{ Private string } }
+	if err := json.Unmarshal(b, &doc); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, k := range doc.Keys {
+		if k.Private != "" {
+			all = append(all, k.Private)
+		}
+	}
+	if len(all) < 3 {
+		w.t.Fatalf("%s has %d private halves", host, len(all))
+	}
+	return all
+}
+
+// holdsNo searches all tables of the journal for texts, as they are and in hexadecimal.
+func (w *world) holdsNo(secrets ...string) {
+	w.t.Helper()
+	ask := func(sql string) string {
+		w.t.Helper()
+		text, err := postgrestest.Query(w.job.URL, sql)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return text
+	}
+	tables := strings.Fields(ask("SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = '" + w.job.Schema + "'"))
+	if len(tables) < 8 || !slices.Contains(tables, "notes") {
+		w.t.Fatalf("the journal has the tables %v", tables)
+	}
+	for _, table := range tables {
+		rows := ask("SELECT coalesce(string_agg(r::text, ' '), '') FROM " + w.job.Schema + "." + table + " r")
+		if table == "notes" && !strings.Contains(rows, hex.EncodeToString([]byte(`"kid"`))) {
+			w.t.Error("what is there is not found")
+		}
+		for _, secret := range secrets {
+			raw, err := base64.RawURLEncoding.DecodeString(secret)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), hex.EncodeToString(raw)} {
+				if strings.Contains(rows, form) {
+					w.t.Errorf("the table %s holds a secret", table)
+				}
+			}
+		}
+	}
+}
