@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
@@ -554,4 +556,15 @@ func TestLiveHandles(t *testing.T) {
 			t.Errorf("%s: handle %q, want %q", c.name, talk.Handle(), c.want)
 		}
 	}
+}
+
+// What no provider should send is refused, in bounds, and a network may be gone.
+func TestLiveBadInput(t *testing.T) {
+	wiretest.Bad(t, func(t testing.TB, url string, base http.RoundTripper) llm.SessionModel {
+		m, err := New(Options{BaseURL: url, API: Live, Base: base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.(llm.SessionModel)
+	})
 }

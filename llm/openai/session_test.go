@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/llm/llmtest"
@@ -287,6 +289,7 @@ func TestSessionFails(t *testing.T) {
 		"overloaded":          {say: llmtest.Response{Error: "server_is_overloaded", Status: 503}, want: llm.Failure{Kind: llm.KindOverloaded, Code: "server_is_overloaded", Status: 503}},
 		"too long":            {say: llmtest.Response{Error: "context_length_exceeded", Status: 400}, want: llm.Failure{Kind: llm.KindContext, Code: "context_length_exceeded", Status: 400}},
 		"key":                 {say: llmtest.Response{Error: "invalid_api_key", Status: 401}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key", Status: 401}, gone: true},
+		"key in the middle":   {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "invalid_api_key", Status: 401}, want: llm.Failure{Kind: llm.KindAuth, Code: "invalid_api_key", Status: 401}, text: "begun", gone: true},
 		"in the middle":       {say: llmtest.Response{Text: []string{"be", "gun"}, Error: "server_error", Status: 500}, want: llm.Failure{Kind: llm.KindServer, Code: "server_error", Status: 500}, text: "begun"},
 		"failed":              {say: llmtest.Response{Text: []string{"begun"}, Finish: "response.failed"}, want: llm.Failure{Kind: llm.KindServer}, text: "begun"},
 		"broken off":          {say: llmtest.Response{Text: []string{"be", "gun"}, Drop: true}, want: llm.Failure{Kind: llm.KindTruncated, Code: "truncated"}, text: "begun", gone: true},
@@ -446,6 +449,19 @@ func TestSessionCutAnywhere(t *testing.T) {
 			}
 			_ = s.Close()
 		}
+	})
+}
+
+// What no provider should send is refused, in bounds, and a network may be gone.
+func TestConversationsBadInput(t *testing.T) {
+	each(t, func(t *testing.T, api string) {
+		wiretest.Bad(t, func(t testing.TB, url string, base http.RoundTripper) llm.SessionModel {
+			m, err := New(Options{BaseURL: url + "/v1", API: api, Base: base})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m.(llm.SessionModel)
+		})
 	})
 }
 
