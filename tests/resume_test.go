@@ -1,12 +1,15 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/gemini"
 	"github.com/seed14be6753/stile/llm/llmtest"
@@ -453,21 +457,11 @@ func TestResumeLetsGo(t *testing.T) {
 				}
 				return llmtest.Response{Text: []string{"Well."}}
 			})
-			var m llm.Model
-			var err error
-			if transport == "live" {
-				m, err = gemini.New(gemini.Options{BaseURL: srv.URL, API: gemini.Live, Base: srv.Base})
-			} else {
-				m, err = openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: srv.Base})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
 			rt := start(t, stile.Config{IdleTimeout: 10 * time.Minute})
 			a := resumingOver(t, transport, "cogency", "resume", srv.URL, "")
 			a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume, Session: manifest.ModelSession{Idle: 30 * time.Second, MaxAge: 2 * time.Minute}}
 			a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"own.double": messages.GateConfirm}
-			a.Model, a.MayApprove = m, nil
+			a.Model, a.MayApprove = keptBy(t, transport, srv.URL, srv.Base), nil
 			s := open(t, rt, "s", a)
 			closed := func(want int) {
 				t.Helper()
@@ -725,22 +719,141 @@ func TestAutoFallsBackForNothingElse(t *testing.T) {
 	}
 }
 
-// A picture goes over an open conversation with its message, and is not sent again.
+// A picture goes over an open conversation with its message, and is not sent again. A file that the
+// transport has no form for is refused by its type, before the run begins.
 func TestResumeSendsPartsOnce(t *testing.T) {
-	srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"I see."}} })
-	rt := start(t, stile.Config{Providers: keepers()})
-	s := open(t, rt, "s", resuming(t, "plain", "resume", srv.URL, ""))
-	wantDone(t, ask(t, s, "hello"))
-	run, err := s.Submit(t.Context(), "look", stile.Attach(stile.File{Data: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00")}))
+	over(t, func(t *testing.T, transport string) {
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"I see."}} })
+		rt := start(t, stile.Config{Providers: keepers()})
+		s := open(t, rt, "s", resumingOver(t, transport, "plain", "resume", srv.URL, ""))
+		wantDone(t, ask(t, s, "hello"))
+		run, err := s.Submit(t.Context(), "look", stile.Attach(stile.File{Data: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00")}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDone(t, decision(t, run))
+		wantDone(t, ask(t, s, "and now?"))
+		wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
+		shown := map[string]string{"live": "[image/png]"}[transport]
+		for i, want := range []string{"user: hello", "user: " + cmp.Or(shown, "[input_image]") + "look", "user: and now?"} {
+			if got := itemized(srv.Seen()[i].New); got != want {
+				t.Errorf("request %d sent %q, want %q", i+1, got, want)
+			}
+		}
+		_, err = s.Submit(t.Context(), "read", stile.Attach(stile.File{Name: "a.txt", Data: []byte("text")}))
+		var refused *messages.Error
+		if !errors.As(err, &refused) || refused.Code != messages.ErrInvalid || refused.Reason != "PART_TYPE" || refused.Field != "parts[0].type" {
+			t.Errorf("a text: %v", err)
+		}
+	})
+}
+
+// A network that is gone for a minute costs a run that time and no more, however the agent asks: the
+// run goes on when the network is back, and what was on its way then belongs to nothing.
+func TestResumeWithoutNetwork(t *testing.T) {
+	for _, mode := range []string{"resume", "auto"} {
+		t.Run(mode, func(t *testing.T) {
+			over(t, func(t *testing.T, transport string) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response {
+						return llmtest.Response{Text: []string{"We", "ll."}}
+					})
+					p := wiretest.NewProxy(t, srv)
+					rt := start(t, stile.Config{})
+					a := resumingOver(t, transport, "cogency", mode, srv.URL, "")
+					a.Model = keptBy(t, transport, p.URL, p.Base)
+					a.Manifest.Model = manifest.Model{Provider: "mine", Model: "m-1", Mode: mode, Session: manifest.ModelSession{Transport: transport}}
+					s := open(t, rt, "s", a)
+					wantDone(t, ask(t, s, "hello"))
+					p.Down()
+					time.AfterFunc(time.Minute+time.Second, p.Up)
+					began := time.Now()
+					run := submit(t, s, "are you there?")
+					wantDone(t, decision(t, run))
+					if took := time.Since(began); took < time.Minute || took > 2*time.Minute {
+						t.Errorf("it took %s", took)
+					}
+					wantDone(t, ask(t, s, "thanks"))
+					replies := 0
+					for _, r := range records(t, s) {
+						if b, ok := r.Body.(*messages.ModelReply); ok && b.Length > 0 {
+							replies++
+						}
+					}
+					if text, err := run.Text(t.Context()); err != nil || text != "Well." || replies != 3 {
+						t.Errorf("%q, %v: %d replies, %v", text, err, replies, talked(records(t, s)))
+					}
+					if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A conversation belongs to one session. What a provider says of another session's response, and
+// handles of another session, are not gone on from, whatever breaks.
+func TestResumeKeepsSessionsApart(t *testing.T) {
+	over(t, func(t *testing.T, transport string) {
+		owner := map[string]string{} // of responses and handles
+		var mu sync.Mutex
+		srv := llmtest.NewProvider(t, func(r *llmtest.Request) llmtest.Response {
+			mu.Lock()
+			defer mu.Unlock()
+			whose := strings.Fields(r.New[len(r.New)-1].Text)[0]
+			owner[fmt.Sprintf("resp_%d", r.N)] = whose
+			for _, i := range r.All {
+				if i.Role != "system" && !strings.HasPrefix(i.Text, whose+" ") {
+					t.Errorf("%s is asked in the conversation %q", whose, itemized(r.All))
+				}
+			}
+			if r.Parent != "" && owner[r.Parent] != whose {
+				t.Errorf("%s goes on from a response of %s", whose, owner[r.Parent])
+			}
+			// What the other one was answered last, as if it belonged here.
+			other := fmt.Sprintf("resp_%d", r.N-1)
+			out := llmtest.Response{Text: []string{whose, " is", " heard"}}
+			if transport != "live" && r.N > 1 {
+				out.Before = []string{fmt.Sprintf(`{"type":"response.completed","response":{"id":%q,"status":"completed"}}`, other)}
+				out.In = []string{
+					fmt.Sprintf(`{"type":"response.output_text.delta","response_id":%q,"output_index":0,"delta":" STRAY"}`, other),
+					fmt.Sprintf(`{"type":"response.done","response":{"id":%q,"status":"completed"}}`, other),
+				}
+				out.Behind = []string{fmt.Sprintf(`{"type":"response.created","response":{"id":%q}}`, other)}
+			}
+			return out
+		})
+		rt := start(t, stile.Config{Providers: keepers()})
+		a := resumingOver(t, transport, "plain", "resume", srv.URL, "")
+		all := []*stile.Session{open(t, rt, "ann", a), open(t, rt, "bob", a)}
+		for i := range 6 {
+			for k, s := range all {
+				who := []string{"ann", "bob"}[k]
+				run := submit(t, s, fmt.Sprint(who, " says ", i))
+				wantDone(t, decision(t, run))
+				if text, err := run.Text(t.Context()); err != nil || text != who+" is heard" {
+					t.Errorf("%q, %v", text, err)
+				}
+				if (i+k)%3 == 2 {
+					srv.HangUp()
+				}
+			}
+		}
+	})
+}
+
+// keptBy is a model that is asked over a transport.
+func keptBy(t testing.TB, transport, url string, base http.RoundTripper) (m llm.Model) {
+	t.Helper()
+	var err error
+	if transport == "live" {
+		m, err = gemini.New(gemini.Options{BaseURL: url, API: gemini.Live, Base: base})
+	} else {
+		m, err = openai.New(openai.Options{BaseURL: url + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: base})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantDone(t, decision(t, run))
-	wantDone(t, ask(t, s, "and now?"))
-	wantTalked(t, records(t, s), "opened 1", "resume 1: 1 of 1", "resume 1: 1 of 3", "resume 1: 1 of 5")
-	for i, want := range []string{"user: hello", "user: [input_image]look", "user: and now?"} {
-		if got := itemized(srv.Seen()[i].New); got != want {
-			t.Errorf("request %d sent %q, want %q", i+1, got, want)
-		}
-	}
+	return m
 }

@@ -9,8 +9,8 @@
 //     one is a failure;
 //   - thoughts are not text.
 //
-// It runs no tools: calls of functions become a part of the reply's text. It sends no images,
-// and does not support Vertex AI.
+// It runs no tools: calls of functions become a part of the reply's text. It does not support Vertex
+// AI.
 package gemini
 
 import (

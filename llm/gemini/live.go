@@ -125,9 +125,14 @@ func (t *liveTalk) Next(ask *wire.Ask, sent int, _ string) ([]any, error) {
 	return append(frames, &sdk.LiveClientMessage{ClientContent: &sdk.LiveClientContent{Turns: contents[last:], TurnComplete: true}}), nil
 }
 
+// TakesPart implements wire.PartsTaker. Models of Live see pictures, and read no documents.
+func (*live) TakesPart(mediaType string) bool {
+	return mediaType == "image/png" || mediaType == "image/jpeg"
+}
+
 // results returns turns as the answer to the calls of the last reply; nil if they are none. The
 // answer is what the model goes on from, and what interrupts it would cancel the calls: so texts
-// go with the last result.
+// go with the last result. Pictures have no place in it: such turns are content.
 func results(turns []wire.Turn) *sdk.LiveClientToolResponse {
 	if len(turns[0].Results) == 0 {
 		return nil
@@ -138,7 +143,7 @@ func results(turns []wire.Turn) *sdk.LiveClientToolResponse {
 	}
 	var texts []string
 	for i := range turns {
-		if turns[i].Role == messages.RoleAssistant || i > 0 && len(turns[i].Results) > 0 {
+		if turns[i].Role == messages.RoleAssistant || i > 0 && len(turns[i].Results) > 0 || len(turns[i].Files) > 0 {
 			return nil
 		}
 		texts = append(texts, turns[i].Texts...)

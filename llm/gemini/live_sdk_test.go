@@ -168,6 +168,14 @@ func TestLiveResults(t *testing.T) {
 	if got := ask(3); got != `[{"toolResponse":{"functionResponses":[{"id":"c1","name":"file_read","response":{"message":"Conclude.\n\nNow.","output":"fair \u0026 square"}}]}}]` {
 		t.Error(got)
 	}
+	// A picture has no place in a result: the calls are answered in the form of content.
+	plain := r.Messages
+	r.Messages = append(append([]messages.Message(nil), plain[:len(plain)-1]...), pictured("Now.").Messages[1])
+	r.Files = pictured("Now.").Files
+	if got := ask(3); strings.Contains(got, "toolResponse") || strings.Count(got, `"inlineData"`) != 2 || !strings.Contains(got, `"functionResponse":{"id":"c1"`) {
+		t.Error(got)
+	}
+	r.Messages, r.Files = plain, nil
 	if got := ask(0); !strings.Contains(got, `"functionCall":{"id":"c1"`) || strings.Contains(got, "toolResponse") || !strings.HasSuffix(got, `{"clientContent":{"turns":[{"parts":[{"text":"Now."}],"role":"user"}],"turnComplete":true}}]`) {
 		t.Error(got)
 	}

@@ -45,6 +45,7 @@ type liveKept struct {
 
 type livePart struct {
 	Text         string
+	InlineData   *struct{ MimeType, Data string }
 	FunctionCall *struct {
 		ID, Name string
 		Args     json.RawMessage
@@ -185,15 +186,25 @@ func (t *live) adds(c *liveContent, body []byte) {
 	if role == "" || len(c.Parts) == 0 {
 		t.s.t.Errorf("content that the provider does not take: %s", body)
 	}
+	shown := ""
 	for _, p := range c.Parts {
 		switch {
+		case p.InlineData != nil:
+			if c.Role != "user" || p.InlineData.MimeType != "image/png" && p.InlineData.MimeType != "image/jpeg" || p.InlineData.Data == "" {
+				t.s.t.Errorf("data that the provider does not take: %s", body)
+			}
+			shown += "[" + p.InlineData.MimeType + "]"
 		case p.FunctionCall != nil:
 			t.fresh = append(t.fresh, Item{Type: "function_call", Call: p.FunctionCall.ID, Text: p.FunctionCall.Name + string(p.FunctionCall.Args)})
 		case p.FunctionResponse != nil:
 			t.fresh = append(t.fresh, Item{Type: "function_call_output", Call: p.FunctionResponse.ID, Text: p.FunctionResponse.Response.Output})
 		default:
-			t.fresh = append(t.fresh, Item{Role: role, Text: p.Text})
+			t.fresh = append(t.fresh, Item{Role: role, Text: shown + p.Text})
+			shown = ""
 		}
+	}
+	if shown != "" {
+		t.fresh = append(t.fresh, Item{Role: role, Text: shown})
 	}
 }
 

@@ -82,8 +82,9 @@ type (
 		Content []realtimePart `json:"content"`
 	}
 	realtimePart struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+		Type  string `json:"type"`
+		Text  string `json:"text,omitempty"`
+		Image string `json:"image_url,omitempty"`
 	}
 	realtimeCall struct {
 		ID string `json:"id"`
@@ -192,7 +193,11 @@ func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
 	for _, r := range turn.Results {
 		items = append(items, realtimeResult{id(), resultItem{Type: "function_call_output", CallID: r.ID, Output: r.Text}})
 	}
-	if text := turn.Text(); text != "" {
+	var content []realtimePart
+	for i := range turn.Files { // pictures, by TakesPart
+		content = append(content, realtimePart{Type: "input_image", Image: turn.Files[i].DataURI()})
+	}
+	if text := turn.Text(); text != "" || len(content) > 0 {
 		role, kind := "user", "input_text"
 		switch turn.Role {
 		case messages.RoleAssistant:
@@ -200,12 +205,21 @@ func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
 		case messages.RoleSystem:
 			role = "system"
 		}
-		items = append(items, realtimeText{id(), "message", role, []realtimePart{{kind, text}}})
+		if text != "" {
+			content = append(content, realtimePart{Type: kind, Text: text})
+		}
+		items = append(items, realtimeText{id(), "message", role, content})
 	}
 	for _, c := range turn.Calls {
 		items = append(items, realtimeCall{id(), callItem{Type: "function_call", CallID: c.ID, Name: c.Name, Arguments: string(c.Object())}})
 	}
 	return items
+}
+
+// TakesPart implements wire.PartsTaker: a message of Realtime has texts, sounds, and pictures of two
+// types.
+func (realtime) TakesPart(mediaType string) bool {
+	return mediaType == "image/png" || mediaType == "image/jpeg"
 }
 
 // has notes that the conversation has an item behind all others.

@@ -88,6 +88,23 @@ func TestRealtimeEventsAreTheSDKs(t *testing.T) {
 		return sdkrt.ResponseCancelEventParam{EventID: id, ResponseID: param.NewOpt("resp_1")}
 	}, "c2")
 
+	// Pictures stand in front of the text of their message.
+	next(pictured("look"), 0, "2")
+	event(func(id param.Opt[string]) any {
+		return sdkrt.SessionUpdateEventParam{EventID: id, Session: sdkrt.SessionUpdateEventSessionUnionParam{OfRealtime: &sdkrt.RealtimeSessionCreateRequestParam{
+			Instructions: param.NewOpt("Be brief."), OutputModalities: []string{"text"}, Truncation: sdkrt.RealtimeTruncationUnionParam{OfRealtimeTruncationStrategy: param.NewOpt("disabled")},
+		}}}
+	}, "r3.1")
+	for i, id := range []string{"stile_4", "stile_5", "stile_6"} {
+		event(func(e param.Opt[string]) any { return sdkrt.ConversationItemDeleteEventParam{EventID: e, ItemID: id} }, fmt.Sprintf("r3.%d", i+2))
+	}
+	event(create(sdkrt.ConversationItemUnionParam{OfRealtimeUserMessageItem: &sdkrt.RealtimeConversationItemUserMessageParam{
+		ID: param.NewOpt("stile_7"), Content: []sdkrt.RealtimeConversationItemUserMessageContentParam{
+			{Type: "input_image", ImageURL: param.NewOpt("data:image/png;base64,cA==")}, {Type: "input_image", ImageURL: param.NewOpt("data:image/jpeg;base64,ag==")}, {Type: "input_text", Text: param.NewOpt("look")},
+		},
+	}}), "r3.5")
+	event(respond(), "r3.6")
+
 	plain := func(all []any) (out []any) {
 		for _, e := range all {
 			text, err := stdjson.Marshal(e)

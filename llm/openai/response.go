@@ -214,9 +214,6 @@ func (response) TakesPart(mediaType string) bool {
 	return wire.Picture(mediaType) || mediaType == "application/pdf"
 }
 
-// TalksParts implements wire.PartsTalker: what a conversation is sent are the items of a request.
-func (response) TalksParts() bool { return true }
-
 // inputFiles returns the files of a turn.
 func inputFiles(t *wire.Turn) (parts []inputPart) {
 	for i := range t.Files {

@@ -28,14 +28,8 @@ type Talker interface {
 	Talk() Talk
 }
 
-// PartsTalker is an optional interface of a Talker: whether its conversations take parts.
-type PartsTalker interface{ TalksParts() bool }
-
-// TalksParts reports whether conversations take the parts that TakesPart allows.
-func (m *Talking) TalksParts() bool {
-	t, ok := m.cfg.Vendor.(PartsTalker)
-	return ok && t.TalksParts()
-}
+// TalksParts reports that conversations take the parts that TakesPart allows.
+func (*Talking) TalksParts() bool { return true }
 
 // Talk is what a Talker keeps of one connection. One goroutine at a time calls it.
 type Talk interface {
@@ -63,6 +57,7 @@ const (
 	sessionDrain = 2 * time.Second  // for the rest of a reply that was left
 	sessionQuiet = time.Minute      // between two events of a reply
 	sessionWrite = 10 * time.Second
+	sessionPace  = 128 << 10 // bytes of a request that may take a second more
 	sessionClose = 5 * time.Second
 )
 
@@ -438,7 +433,7 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 	defer written()
 	if err != nil {
 		s.stop()
-	} else if !s.take(ctx, in, r, req, x, yield) {
+	} else if !s.take(ctx, in, r, req, s.m.cfg.FirstByte+patience(frames), yield) {
 		return
 	}
 	switch {
@@ -471,7 +466,7 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 // that an answer to the first is read: the caller calls written when it waits for nothing more.
 func (s *session) write(ctx context.Context, frames [][]byte) (written func(), err error) {
 	if len(frames) == 1 {
-		writing, cancel := context.WithTimeout(ctx, sessionWrite)
+		writing, cancel := context.WithTimeout(ctx, sessionWrite+patience(frames))
 		defer cancel()
 		return func() {}, s.conn.Write(writing, websocket.MessageText, frames[0])
 	}
@@ -480,7 +475,7 @@ func (s *session) write(ctx context.Context, frames [][]byte) (written func(), e
 		defer close(done)
 		// Not with ctx, which may end when the answer has come and a write has not returned:
 		// that would end the connection.
-		writing, cancel := context.WithTimeout(s.ctx, sessionWrite)
+		writing, cancel := context.WithTimeout(s.ctx, sessionWrite+patience(frames))
 		defer cancel()
 		for _, frame := range frames {
 			if s.conn.Write(writing, websocket.MessageText, frame) != nil {
@@ -502,6 +497,16 @@ func (s *session) write(ctx context.Context, frames [][]byte) (written func(), e
 			<-done
 		}
 	}, nil
+}
+
+// patience is how much longer than others a request may take to be written: pictures are long, and
+// lines may be slow.
+func patience(frames [][]byte) time.Duration {
+	size := 0
+	for _, frame := range frames {
+		size += len(frame)
+	}
+	return time.Duration(size/sessionPace) * time.Second
 }
 
 // frames returns the request as it is sent.
@@ -616,10 +621,11 @@ func (s *session) forget() {
 	s.parent, s.latest, s.kept = point{}, point{}, false
 }
 
-// take reads the reply to its end. It returns false when the receiver stopped.
-func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Request, x *exchange, yield func(llm.Chunk, error) bool) bool {
+// take reads the reply to its end; first is how long it waits for the first event. It returns false
+// when the receiver stopped.
+func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Request, first time.Duration, yield func(llm.Chunk, error) bool) bool {
 	events := s.m.cfg.Vendor.Events()
-	silence := time.NewTimer(s.m.cfg.FirstByte)
+	silence := time.NewTimer(first)
 	defer silence.Stop()
 	for begun := false; ; begun = true {
 		var a arrival
