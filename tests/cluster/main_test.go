@@ -60,6 +60,10 @@ func TestMain(m *testing.M) {
 // job is what a host is to do.
 type job struct {
 	Name, Dir, URL, Schema, Model string
+
+	Address string        // of the host's door, where it is not the listener's own
+	Lease   time.Duration // leaseTime where it is 0
+	Fleet   bool          // the agents of the campaign, in place of the test's
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
@@ -89,14 +93,21 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
+	address, length := private.Addr().String(), leaseTime
+	if j.Address != "" {
+		address = j.Address
+	}
+	if j.Lease != 0 {
+		length = j.Lease
+	}
 	rt, err := stile.New(ctx, stile.Config{
-		Dir: j.Dir, Store: store, Agents: agents,
-		Cluster: stile.Cluster{Address: private.Addr().String(), Lease: leaseTime, Version: j.Name, Secret: secret},
+		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(),
+		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret},
 	})
 	if err != nil {
 		return err
 	}
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, ClusterSecret: secret, ClusterListener: private})
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, ClusterSecret: secret, ClusterListener: private, Log: j.log()})
 	if err != nil {
 		return err
 	}
@@ -110,6 +121,9 @@ func live(text string) error {
 
 // agents are those of every host: one that talks, and one whose calls wait for approval.
 func (j job) agents() ([]*stile.Agent, error) {
+	if j.Fleet {
+		return j.fleet(), nil
+	}
 	talker, buyer := manifest.Default("plain"), manifest.Default("cogency")
 	talker.Name, buyer.Name = "talker", "buyer"
 	pay, err := stile.DefineTool("shop.pay", "pays", stile.Effectful, func(_ context.Context, in struct {
@@ -124,16 +138,19 @@ func (j job) agents() ([]*stile.Agent, error) {
 	buyer.Import.Tools = []string{"shop.pay"}
 	buyer.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
 	buyer.ContextFeeds = []manifest.Feed{{ID: "now", Source: manifest.FeedSource{Type: "internal", Action: "system_clock"}}}
-	return []*stile.Agent{{Manifest: talker, Model: asking{j}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j}}}, nil
+	return []*stile.Agent{{Manifest: talker, Model: asking{j, "talker"}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}, nil
 }
 
 // asking is a model whose replies the test gives.
-type asking struct{ job }
+type asking struct {
+	job
+	agent string
+}
 
 // Stream implements llm.Model.
 func (m asking) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
 	return func(yield func(llm.Chunk, error) bool) {
-		ask, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Model+"?"+url.Values{"host": {m.Name}, "session": {req.Session}}.Encode(), nil)
+		ask, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Model+"?"+url.Values{"host": {m.Name}, "session": {req.Session}, "agent": {m.agent}, "turn": {fmt.Sprint(req.Turn)}}.Encode(), nil)
 		if err != nil {
 			yield(llm.Chunk{}, err)
 			return

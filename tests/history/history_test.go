@@ -1,24 +1,9 @@
-// Package history holds the runtime against a sequential model of a session: clients
-// drive real runtimes at once, processes end in the middle, and porcupine looks for an
-// order of what they asked and were answered that one session could have followed
-// (linearizability).
-//
-// What the model demands: a submit is accepted or refused by what is in flight then; an
-// accepted input becomes exactly one run, in the order of acceptance, one at a time, or
-// joins one: at its next turn, or, too late for that, as the next run (merge), or in the
-// window that gathers it (debounce); an idempotency key names one run, and one
-// input; a cancel ends its run and no other; what was answered is never forgotten, what was shown never taken back, and every read is of one moment;
-// a request that a dying process did not answer has happened or has not.
-//
-// A seed fixes what is asked, not in which order goroutines run.
 package history
 
 import (
 	"flag"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +18,6 @@ var (
 	duration = flag.Duration("for", 9*time.Second, "how long histories are made, in all")
 	onlySeed = flag.Uint64("seed", 0, "make the history of this seed alone")
 )
-
-// checkLimit bounds the search for an order. No history of this size comes near it.
-const checkLimit = 20 * time.Second
 
 var variants = []variant{
 	{name: "memory"},
@@ -121,70 +103,7 @@ func (w *world) judge(t testing.TB) (n int) {
 	return n
 }
 
-// resolved looks up what became of the submits that were not answered. No text is
-// submitted twice without a key, so the journal says of each whether it happened, which
-// spares the search from trying both; of one that did not, nothing else is known.
-func resolved(final []event, ops []porcupine.Operation) (left []porcupine.Operation) {
-	for _, op := range ops {
-		if out, ok := op.Output.(submitted); ok && out.answer == unknown {
-			in := op.Input.(submit)
-			i := slices.IndexFunc(final, func(e event) bool { return e.kind == accepted && e.text == in.text })
-			if i < 0 {
-				continue
-			}
-			if in.key == "" {
-				op.Output = submitted{answer: answered, run: final[i].run}
-			}
-		}
-		left = append(left, op)
-	}
-	return left
-}
-
 // refused returns why a session cannot have had this history, or "".
 func refused(final []event, ops []porcupine.Operation) string {
-	m := &model{final: final}
-	pm := m.porcupine()
-	res, info := porcupine.CheckOperationsVerbose(pm, ops, checkLimit)
-	switch res {
-	case porcupine.Ok:
-		return ""
-	case porcupine.Unknown:
-		return fmt.Sprintf("no verdict on %d operations within %s", len(ops), checkLimit)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "no order of the %d operations is one of a session. The journal:\n", len(ops))
-	for i, e := range final {
-		fmt.Fprintf(&b, "  %d %s\n", i+1, e)
-	}
-	var longest []porcupine.Operation
-	for _, part := range info.PartialLinearizationsOperations() {
-		for _, lin := range part {
-			if len(lin) > len(longest) {
-				longest = lin
-			}
-		}
-	}
-	b.WriteString("the longest order found:\n")
-	describe := func(op porcupine.Operation) {
-		fmt.Fprintf(&b, "  [%d, %d] client %d: %s\n", op.Call, op.Return, op.ClientId, pm.DescribeOperation(op.Input, short(op.Output)))
-	}
-	for _, op := range longest {
-		describe(op)
-	}
-	b.WriteString("the rest:\n")
-	for _, op := range ops {
-		if !slices.ContainsFunc(longest, func(o porcupine.Operation) bool { return o.Call == op.Call }) {
-			describe(op)
-		}
-	}
-	return b.String()
-}
-
-// short leaves of a log its length and end.
-func short(out any) any {
-	if s, ok := out.(seen); ok {
-		return fmt.Sprintf("%d events, the last %v", len(s.log), s.log[max(0, len(s.log)-2):])
-	}
-	return out
+	return (&model{final: final}).refused(ops)
 }

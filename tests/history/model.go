@@ -207,7 +207,11 @@ const (
 // likes, so every operation may find that the run in flight, and those behind it,
 // have ended. The log is append-only, so only logs are worth following that begin
 // the one the journal finally holds; final prunes the others away.
-type model struct{ final []event }
+type model struct {
+	final []event
+	// restarts reports whether restarts are no operations: any run may have met them.
+	restarts bool
+}
 
 // check judges the history of one session.
 func (m *model) porcupine() porcupine.Model {
@@ -478,7 +482,7 @@ func (m *model) settled(s state) []state {
 		switch {
 		case s.cancel:
 			ends = []event{{how: endCancelled}}
-		case s.crashes >= maxSettlements:
+		case m.restarts || s.crashes >= maxSettlements:
 			ends = append(ends, event{how: endCrashed})
 		}
 		for _, e := range ends {
