@@ -15,6 +15,7 @@
 #   make peers   stile beside other runtimes, by turns (PEERROUNDS): writes docs/benchmarks-peers.md; minutes
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
+#   make hosts   kill, freeze and part the hosts of a cluster (HOSTKILLS, HOSTFREEZES, HOSTFLAGS); minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
 #   make api     list what the public packages export in docs/api; make api-check compares
 #   make api-compat  what changed against BASE, and what of it breaks its users (BASE=main)
@@ -54,6 +55,9 @@ SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 MUTANTFLAGS ?=
 HISTORYTIME ?= 5m
+HOSTKILLS   ?= 300
+HOSTFREEZES ?= 100
+HOSTFLAGS   ?= -other
 SOAKTIME   ?= 3m
 PEERROUNDS ?= 5
 INTERLEAVINGS ?= 1000000
@@ -85,7 +89,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients kubecheck pictures crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients kubecheck pictures crash-sweep bench fuzz history hosts interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -191,6 +195,9 @@ crash-sweep:
 
 history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)
+
+hosts:
+	$(PLAIN) test -tags lite ./tests/cluster -count=1 -v -run '^TestCampaign$$' -timeout 0 -for 4h -kills $(HOSTKILLS) -freezes $(HOSTFREEZES) $(HOSTFLAGS)
 
 interleavings:
 	$(GO) test ./internal/turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS) $(INTERFLAGS)

@@ -163,7 +163,7 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 				rt.host.Sleep()
 			}
 		},
-		Gone: func() { rt.host.Alarm() }, Take: rt.take, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
+		Gone: func() { rt.host.Alarm() }, Take: rt.take, Open: rt.open, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
 	})
 	if err != nil {
 		table.Close()
@@ -179,6 +179,25 @@ func (rt *Runtime) resign() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*lease.Default)
 	defer cancel()
 	return rt.member.Resign(ctx)
+}
+
+// open lists the sessions that have something open.
+func (rt *Runtime) open(ctx context.Context) (sids []string, err error) {
+	q := journal.Query{Pending: true}
+	for {
+		page, err := rt.store.Sessions(ctx, q)
+		if err != nil {
+			return sids, err
+		}
+		for i := range page {
+			sids = append(sids, page[i].SID)
+		}
+		if len(page) < q.Page() {
+			return sids, nil
+		}
+		last := &page[len(page)-1]
+		q.AfterSID, q.AfterInc = last.SID, last.Inc
+	}
 }
 
 // take takes up a session that a dead host had.

@@ -42,8 +42,10 @@ func (h *Host) Live() bool { return h.Left > 0 }
 // Table is where hosts and leases are kept: a database, whose clock is the only one that counts.
 type Table interface {
 	// Join enters a host, with a lease from now on. One that was at its address before has none
-	// any more.
-	Join(ctx context.Context, host Host, length time.Duration) error
+	// any more. Where nothing is remembered of who had which session, as after a crash of the
+	// database, it enters nobody and says after which time to try again: by then no host believes
+	// in a lease from before.
+	Join(ctx context.Context, host Host, length time.Duration) (wait time.Duration, err error)
 	// Renew lengthens the lease of a host, and tells the time and all hosts, those included whose
 	// lease is over and who left sessions. ok is false when the lease was over: it stays over.
 	Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, hosts []Host, err error)

@@ -12,6 +12,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,9 @@ type Config struct {
 	// Take takes up a session that a dead host had. It reports whether the session is dealt with;
 	// else it stays the dead host's, for another host to take.
 	Take func(ctx context.Context, sid string) (done bool)
+	// Open lists the sessions that have something open, whoever had them: when the database has
+	// forgotten that, they are all taken up that no host has by then.
+	Open func(ctx context.Context) ([]string, error)
 	// PerSecond bounds how many sessions of dead hosts are taken up in a second.
 	PerSecond int
 	// Count counts what happens, for metrics; nil counts nothing.
@@ -82,6 +86,7 @@ type Member struct {
 
 	release chan struct{} // capacity 1
 	dead    chan []uuid.UUID
+	forgot  chan struct{} // capacity 1: the database has forgotten who had which session
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
@@ -95,19 +100,31 @@ type reading struct{ said, at time.Time }
 func Join(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, began: time.Now(), held: map[string]struct{}{}, pending: map[string]struct{}{},
-		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1),
+		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1), forgot: make(chan struct{}, 1),
 	}
 	if m.cfg.Count == nil {
 		m.cfg.Count = func(Event) {}
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	term, err := m.join(ctx)
-	if err != nil {
-		m.stop()
-		return nil, err
+	for {
+		term, wait, err := m.join(ctx)
+		if err == nil && wait == 0 {
+			m.term = term // what was forgotten, the scan of a host that starts finds
+			return m, nil
+		}
+		t := time.NewTimer(wait)
+		if err == nil {
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if t.Stop(); err != nil {
+			m.stop()
+			return nil, err
+		}
 	}
-	m.term = term
-	return m, nil
 }
 
 // Start renews the lease from now on, and takes up what dead hosts leave.
@@ -117,26 +134,30 @@ func (m *Member) Start() {
 	m.work.Go(m.takeOver)
 }
 
-// join enters this host under a new id.
-func (m *Member) join(ctx context.Context) (lease.Term, error) {
-	term := lease.Term{Length: m.cfg.Lease}
+// join enters this host under a new id, unless it has to wait: the database has forgotten who had
+// which session.
+func (m *Member) join(ctx context.Context) (term lease.Term, wait time.Duration, err error) {
+	term = lease.Term{Length: m.cfg.Lease}
 	id := uuid.New()
 	self := lease.Host{ID: id, Address: m.cfg.Address, Version: m.cfg.Version, Left: m.cfg.Lease}
-	if err := m.cfg.Table.Join(ctx, self, m.cfg.Lease); err != nil {
-		return term, err
+	if wait, err = m.cfg.Table.Join(ctx, self, m.cfg.Lease); err != nil || wait > 0 {
+		if wait > 0 {
+			m.cfg.Log.Warn("the database does not know which host had which session: it has crashed, or is another one; this host waits until all leases from before have ended", zap.Duration("wait", wait))
+		}
+		return term, wait, err
 	}
 	sent := time.Now()
 	ok, now, hosts, err := m.cfg.Table.Renew(ctx, id, m.cfg.Lease, m.drains.Load())
 	if err != nil {
-		return term, err
+		return term, 0, err
 	}
 	if !ok {
-		return term, lease.Lost()
+		return term, 0, lease.Lost()
 	}
 	term.Renewed(sent)
 	m.id.Store(&id)
 	m.note(&term, now, hosts)
-	return term, nil
+	return term, 0, nil
 }
 
 // note keeps what a renewal has told.
@@ -254,15 +275,23 @@ func (m *Member) lose() {
 
 // rejoin enters this host again, as another one. It reports false when the member leaves.
 func (m *Member) rejoin() (term lease.Term, ok bool) {
+	forgotten := false
 	for m.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Lease)
-		term, err := m.join(ctx)
+		term, wait, err := m.join(ctx)
 		cancel()
-		if err == nil {
+		if err == nil && wait == 0 {
 			m.cfg.Log.Info("this host has a lease again")
+			if forgotten {
+				select {
+				case m.forgot <- struct{}{}:
+				default: // it is about to look
+				}
+			}
 			return term, true
 		}
-		if !m.sleep(m.cfg.Lease / 4) {
+		forgotten = forgotten || wait > 0
+		if !m.sleep(cmp.Or(wait, m.cfg.Lease/4)) {
 			break
 		}
 	}
@@ -404,6 +433,11 @@ func (m *Member) takeOver() {
 		var dead []uuid.UUID
 		select {
 		case dead = <-m.dead:
+		case <-m.forgot:
+			if !m.takeOpen() {
+				return
+			}
+			continue
 		case <-m.ctx.Done():
 			return
 		}
@@ -445,6 +479,41 @@ func (m *Member) takeOf(dead uuid.UUID) bool {
 		}
 	}
 	return true
+}
+
+// openRounds is how often the sessions are listed that something is open of, when the database has
+// forgotten who had them: one may have its reasons not to be taken up at once.
+const openRounds = 3
+
+// takeOpen looks at all sessions that have something open. It reports whether to go on.
+func (m *Member) takeOpen() bool {
+	m.cfg.Gone()
+	for range openRounds {
+		sids, err := m.cfg.Open(m.ctx)
+		if err != nil && m.ctx.Err() == nil {
+			m.cfg.Log.Warn("the sessions that something is open of cannot be listed", zap.Error(err))
+		}
+		left := err != nil
+		for _, sid := range sids {
+			if m.drains.Load() {
+				return true
+			}
+			// The host may have lost its lease again: then this is done again when it has one.
+			if !m.Held() || !m.cfg.Take(m.ctx, sid) {
+				left = true
+			}
+			if !m.sleep(time.Second / time.Duration(m.cfg.PerSecond)) {
+				return false
+			}
+		}
+		if !left {
+			break
+		}
+		if !m.sleep(m.cfg.Lease) {
+			return false
+		}
+	}
+	return m.ctx.Err() == nil
 }
 
 // Resign ends the lease. Sessions that were not released are for others to take.

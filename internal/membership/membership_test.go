@@ -23,6 +23,7 @@ type table struct {
 	mu     sync.Mutex
 	hosts  map[uuid.UUID]*row
 	leases map[string]uuid.UUID
+	ready  time.Time     // nobody joins before
 	away   bool          // no answer comes
 	slow   time.Duration // what each answer takes, on its way back
 }
@@ -35,7 +36,7 @@ type row struct {
 var errAway = errors.New("the database does not answer")
 
 func newTable() *table {
-	return &table{hosts: map[uuid.UUID]*row{}, leases: map[string]uuid.UUID{}}
+	return &table{hosts: map[uuid.UUID]*row{}, leases: map[string]uuid.UUID{}, ready: time.Unix(1, 0)}
 }
 
 func (d *table) now() time.Time { return time.Now().Add(7 * time.Hour) }
@@ -71,8 +72,14 @@ func (d *table) set(away bool) {
 	d.away = away
 }
 
-func (d *table) Join(ctx context.Context, host lease.Host, length time.Duration) error {
-	return d.at(ctx, func() {
+func (d *table) Join(ctx context.Context, host lease.Host, length time.Duration) (wait time.Duration, err error) {
+	err = d.at(ctx, func() {
+		if d.ready.IsZero() {
+			d.ready = d.now().Add(length)
+		}
+		if wait = max(0, d.ready.Sub(d.now())); wait > 0 {
+			return
+		}
 		for _, h := range d.hosts {
 			if h.Address == host.Address && h.until.After(d.now()) {
 				h.until = d.now()
@@ -80,6 +87,16 @@ func (d *table) Join(ctx context.Context, host lease.Host, length time.Duration)
 		}
 		d.hosts[host.ID] = &row{host, d.now().Add(length)}
 	})
+	return wait, err
+}
+
+// forget is what a crash of the database does.
+func (d *table) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.hosts)
+	clear(d.leases)
+	d.ready = time.Time{}
 }
 
 func (d *table) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
@@ -181,6 +198,7 @@ type node struct {
 	lost  chan time.Time
 	taken chan string
 	done  bool // what Take answers
+	open  []string
 }
 
 func (d *table) join(t *testing.T, address string) *node {
@@ -189,6 +207,7 @@ func (d *table) join(t *testing.T, address string) *node {
 	var err error
 	n.Member, err = Join(t.Context(), Config{
 		Table: d, Address: address, Lease: lease.Default, Log: zap.NewNop(), PerSecond: 50,
+		Open: func(context.Context) ([]string, error) { return n.open, nil },
 		Lost: func() { n.lost <- time.Now() }, Gone: func() {}, Idle: func() {},
 		Take: func(ctx context.Context, sid string) bool {
 			if err := n.Claim(ctx, sid); err != nil {
@@ -293,6 +312,49 @@ func TestLostLease(t *testing.T) {
 			leave(t, a)
 		})
 	}
+}
+
+// A database that crashes forgets who had what. No host has a session before every other one has
+// stopped; then what is open is taken up, each once.
+func TestForgetfulDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a, b := d.join(t, "a"), d.join(t, "b")
+		for _, sid := range []string{"s", "t", "u"} {
+			if err := a.Claim(t.Context(), sid); err != nil {
+				t.Fatal(err)
+			}
+			a.open, b.open = append(a.open, sid), append(b.open, sid)
+		}
+		time.Sleep(lease.Default/4 - 1) // just before a renewal: the hosts believe in their leases for as long as can be
+		d.forget()
+		fresh, before := make(chan struct{}), []uuid.UUID{a.ID(), b.ID()}
+		go func() { // a host that starts at that moment
+			defer close(fresh)
+			c := d.join(t, "c")
+			if a.ID() == before[0] && a.Held() || b.ID() == before[1] && b.Held() {
+				t.Error("a host starts, and others still believe in their leases")
+			}
+			leave(t, c)
+		}()
+		if err := b.Claim(t.Context(), "s"); err == nil {
+			t.Error("a session is claimed of which nobody knows who has it")
+		}
+		if err := a.Claim(t.Context(), "s"); err != nil {
+			t.Errorf("what a host has it has until it knows better: %v", err)
+		}
+		<-a.lost
+		time.Sleep(lease.Default / 2)
+		if a.Held() || b.Held() {
+			t.Error("a host has a lease before those from before have ended")
+		}
+		<-fresh
+		time.Sleep(3 * lease.Default)
+		if !a.Held() || !b.Held() || len(a.taken)+len(b.taken) != 3 {
+			t.Errorf("%d and %d sessions are taken up", len(a.taken), len(b.taken))
+		}
+		leave(t, a, b)
+	})
 }
 
 // The sessions of a dead host are taken up by the others, each once, at a pace.

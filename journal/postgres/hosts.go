@@ -51,6 +51,10 @@ func (h *hosts) Close() { h.pool.Close() }
 const (
 	// A host that starts at an address ends the lease of the one that was there before.
 	sqlOust = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE address = $1 AND id <> $2"
+	// Where nothing is remembered of who had which session, a lease from before may still be believed in.
+	sqlReady = `WITH known AS (SELECT max(ready) AS ready FROM lease_memory),
+		made AS (INSERT INTO lease_memory SELECT clock_timestamp() + $1::interval FROM known WHERE ready IS NULL RETURNING ready)
+		SELECT (extract(epoch FROM coalesce(known.ready, made.ready) - clock_timestamp()) * 1000000)::bigint FROM known LEFT JOIN made ON true`
 	sqlJoin = "INSERT INTO hosts (id, address, version, draining, until) VALUES ($1, $2, $3, false, clock_timestamp() + $4::interval)"
 	// A lease that was over is not renewed: others may have acted on its end. The list is of the
 	// moment before the renewal, so the host's own row is what the renewal made of it. Renewal,
@@ -80,15 +84,22 @@ const (
 )
 
 // Join implements lease.Table.
-func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration) error {
-	err := pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error {
+func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration) (wait time.Duration, err error) {
+	err = pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error {
+		var left int64
+		if err := tx.QueryRow(ctx, sqlReady, length).Scan(&left); err != nil {
+			return err
+		}
+		if wait = max(0, time.Duration(left)*time.Microsecond); wait > 0 {
+			return nil
+		}
 		if _, err := tx.Exec(ctx, sqlOust, host.Address, host.ID); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, sqlJoin, host.ID, host.Address, host.Version, length)
 		return err
 	})
-	return h.failure(err, "entering this host")
+	return wait, h.failure(err, "entering this host")
 }
 
 // Renew implements lease.Table.

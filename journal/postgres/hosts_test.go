@@ -29,8 +29,8 @@ func TestLeases(t *testing.T) {
 	join := func(address string) uuid.UUID {
 		t.Helper()
 		id := uuid.New()
-		if err := table.Join(ctx, lease.Host{ID: id, Address: address, Version: "v"}, time.Minute); err != nil {
-			t.Fatal(err)
+		if wait, err := table.Join(ctx, lease.Host{ID: id, Address: address, Version: "v"}, time.Minute); err != nil || wait != 0 {
+			t.Fatal(wait, err)
 		}
 		return id
 	}
@@ -136,7 +136,7 @@ func TestIdleStatements(t *testing.T) {
 	defer table.Close()
 	id, other := uuid.New(), uuid.New()
 	for _, id := range []uuid.UUID{id, other} {
-		if err := table.Join(t.Context(), lease.Host{ID: id, Address: id.String(), Version: "v"}, time.Minute); err != nil {
+		if _, err := table.Join(t.Context(), lease.Host{ID: id, Address: id.String(), Version: "v"}, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,5 +160,62 @@ func TestIdleStatements(t *testing.T) {
 	}
 	if n := p.statements() - before; n != renewals+1 { // and the one that drains it
 		t.Errorf("%d statements for %d renewals", n, renewals)
+	}
+}
+
+// A server that crashes has forgotten who had which session. Nobody enters before the last lease
+// from before has ended.
+func TestLeasesOfACrash(t *testing.T) {
+	server, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	ctx := t.Context()
+	s := open(t, Options{URL: server.URL(), Schema: "journal"})
+	table, err := s.Hosts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	join := func(length time.Duration) (uuid.UUID, time.Duration) {
+		t.Helper()
+		id := uuid.New()
+		for { // a connection from before the crash is told once that it is gone
+			wait, err := table.Join(ctx, lease.Host{ID: id, Address: id.String(), Version: "v"}, length)
+			if err == nil {
+				return id, wait
+			}
+		}
+	}
+	a, wait := join(time.Minute)
+	if wait != 0 {
+		t.Fatalf("in a new schema a host waits for %v", wait)
+	}
+	server.Quit()
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, wait := join(time.Minute); wait != 0 {
+		t.Errorf("behind a restart in order a host waits for %v", wait)
+	}
+	server.Kill()
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if ok, _, _, err := table.Renew(ctx, a, time.Minute, false); ok || err != nil {
+		t.Errorf("renewed %v, %v", ok, err)
+	}
+	for range 2 {
+		if id, wait := join(time.Second / 2); wait <= 0 || wait > time.Second/2 {
+			t.Fatalf("behind a crash a host waits for %v", wait)
+		} else if owner, err := table.Claim(ctx, id, "s"); err != nil || owner.ID != (uuid.UUID{}) {
+			t.Fatalf("%+v, %v", owner, err)
+		}
+	}
+	if err := postgrestest.Exec(server.URL(), "SELECT pg_sleep_until((SELECT max(ready) FROM journal.lease_memory) + interval '1 ms')"); err != nil {
+		t.Fatal(err)
+	}
+	if _, wait := join(time.Minute); wait != 0 {
+		t.Errorf("when all leases have ended, a host waits for %v", wait)
 	}
 }

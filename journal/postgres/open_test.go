@@ -273,7 +273,7 @@ func TestNeighbours(t *testing.T) {
 	if table, err := s.Hosts(); err != nil {
 		t.Error(err)
 	} else {
-		if err := table.Join(ctx, lease.Host{ID: uuid.New(), Address: "a:1"}, time.Minute); err != nil {
+		if _, err := table.Join(ctx, lease.Host{ID: uuid.New(), Address: "a:1"}, time.Minute); err != nil {
 			t.Error(err)
 		}
 		table.Close()
