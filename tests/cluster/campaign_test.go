@@ -137,7 +137,7 @@ func (c *campaign) lesson(r *rand.Rand) *lesson {
 }
 
 // outcomeOf is an answer in a word or two.
-func outcomeOf(a *answer) string {
+func outcomeOf(a *outcome) string {
 	switch r := a.refusal(); {
 	case a.err != nil:
 		return "no answer"
@@ -180,8 +180,8 @@ func (l *lesson) record(op history.Operation) {
 const askFor = 90 * time.Second
 
 // insist asks until there is an answer of the session.
-func (c *campaign) insist(what, method, path, body, key string) *answer {
-	var a *answer
+func (c *campaign) insist(what, method, path, body, key string) *outcome {
+	var a *outcome
 	for until := time.Now().Add(askFor); c.ctx.Err() == nil; {
 		a = c.request(method, path, body, key)
 		c.count(what + ": " + outcomeOf(a))

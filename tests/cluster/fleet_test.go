@@ -309,8 +309,8 @@ func (f *fleet) serve(c net.Conn) {
 	}
 }
 
-// answer is what came of a request.
-type answer struct {
+// outcome is what came of a request.
+type outcome struct {
 	status int
 	body   []byte
 	err    error
@@ -321,13 +321,13 @@ type refusal struct {
 	Code, Reason, Detail string
 }
 
-func (a *answer) refusal() (r refusal) {
+func (a *outcome) refusal() (r refusal) {
 	_ = json.Unmarshal(a.body, &r) // else it has no code
 	return r
 }
 
 // plain reports whether the session itself has answered; else nothing is known, and it may be asked again.
-func (a *answer) plain() bool {
+func (a *outcome) plain() bool {
 	if a.err != nil || a.status >= 500 {
 		return false
 	}
@@ -340,7 +340,7 @@ func (a *answer) plain() bool {
 	return true
 }
 
-func (a *answer) String() string {
+func (a *outcome) String() string {
 	if a.err != nil {
 		return a.err.Error()
 	}
@@ -351,12 +351,12 @@ func (a *answer) String() string {
 const tryFor = 20 * time.Second
 
 // request makes one attempt, through the load balancer.
-func (f *fleet) request(method, path, body, key string) *answer {
+func (f *fleet) request(method, path, body, key string) *outcome {
 	ctx, cancel := context.WithTimeout(f.ctx, tryFor)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+f.front.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
-		return &answer{err: err}
+		return &outcome{err: err}
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -367,10 +367,10 @@ func (f *fleet) request(method, path, body, key string) *answer {
 	tr := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: tr}).Do(r)
 	if err != nil {
-		return &answer{err: err}
+		return &outcome{err: err}
 	}
 	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode}
+	a := &outcome{status: resp.StatusCode}
 	a.body, a.err = io.ReadAll(resp.Body)
 	return a
 }

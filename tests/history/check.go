@@ -1,4 +1,6 @@
-// Package history holds the runtime against a sequential model of a session: clients
+// Package history is the host's own and no part of the public API: it may change in any release.
+//
+// It holds the runtime against a sequential model of a session: clients
 // drive real runtimes at once, processes end in the middle, and porcupine looks for an
 // order of what they asked and were answered that one session could have followed
 // (linearizability).
