@@ -7,4 +7,4 @@
 CREATE UNLOGGED TABLE lease_memory (ready timestamptz NOT NULL);
 INSERT INTO lease_memory VALUES ('2000-01-01');
 
-INSERT INTO formats (format, oldest) VALUES (6, 5);
+INSERT INTO formats (format, oldest) VALUES (7, 5);
