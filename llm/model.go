@@ -51,6 +51,10 @@ type Request struct {
 	// Grows reports whether the next request of the session will begin with the messages of
 	// this one, so that a provider should cache them.
 	Grows bool
+	// Passing is how many of the last Messages hold for this request alone: the next one does
+	// not begin with them. They are a user's message, with what the system says in front of
+	// it, and another message of a user stands before them.
+	Passing int
 	// MaxReplyBytes bounds the text of the reply; 0 is no bound. See Bound.
 	MaxReplyBytes int64
 }

@@ -249,6 +249,9 @@ func (c *checker) across(m *Manifest) {
 	if m.Loop.DefaultFinal != nil && m.Dialect != "cortex" && m.Dialect != "" {
 		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip.Quoted(m.Dialect))
 	}
+	if m.ContextFeedsAt == FeedsAtEnd && m.Dialect == "aeiou" {
+		c.add("context_feeds_at", ReasonBadValue, "a prompt of the dialect aeiou ends with its envelope; leave it out")
+	}
 	for i := range m.ContextFeeds {
 		if f := &m.ContextFeeds[i]; slices.ContainsFunc(farSources, func(kind string) bool { return f.Source.Type == kind || f.Type == kind }) && !slices.Contains(m.Extensions, RemoteFeeds) {
 			c.add(index("context_feeds", i)+".source.type", ReasonBadValue, "needs the extension: write extensions: [%s]", RemoteFeeds)

@@ -71,6 +71,7 @@ type Manifest struct {
 	Search Search `yaml:"search" optional:"true" doc:"Where the tool search looks: one of the two."`
 
 	ContextFeeds    []Feed          `yaml:"context_feeds" doc:"Named context kept fresh."`
+	ContextFeedsAt  string          `yaml:"context_feeds_at" enum:"start|end" doc:"Where prompts have the feeds: start is in front of the conversation, the default, and end behind it. At the end they do not keep providers from caching the conversation, and in cortex it can be kept (model.mode)."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
 	Quotas          Quotas          `yaml:"quotas" doc:"Clocks and meters."`
@@ -150,6 +151,9 @@ const (
 	ToolCallsNative = "native"
 	ToolCallsText   = "text"
 )
+
+// FeedsAtEnd has feeds end the prompt: Manifest.ContextFeedsAt.
+const FeedsAtEnd = "end"
 
 // How the history gets to the model: Model.Mode.
 const (

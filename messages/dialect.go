@@ -257,6 +257,9 @@ type Projection struct {
 	// Rendering is the version that the prompt is written in (Rendering); 0 is 1. From 2 on
 	// what users said has none of the words of markers in it.
 	Rendering int64
+	// FeedsLast reports whether Feeds stand behind the conversation, in place of in front of
+	// it. Assembly puts them there.
+	FeedsLast bool
 }
 
 // Item is one entry of the transcript.
@@ -318,5 +321,5 @@ type Message struct {
 // What a message of the user's side may hold.
 const (
 	HoldsResults = "results" // outcomes of calls; it asks nothing
-	HoldsFeeds   = "feeds"   // the feeds of a turn, in front of the conversation: no window cuts it off
+	HoldsFeeds   = "feeds"   // the feeds of a turn, in front of the conversation or at its end: no window cuts it off
 )

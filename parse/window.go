@@ -2,8 +2,8 @@ package parse
 
 import "github.com/seed14be6753/stile/messages"
 
-// Window keeps at most the last n messages of a context, and the system messages before and
-// after it. It never keeps results without their question, and never a context without a
+// Window keeps at most the last n messages of a context, and the system messages and feeds before
+// and after it. It never keeps results without their question, and never a context without a
 // question (docs/spec/cogency.md §7.1). n <= 0 keeps all.
 //
 // settled reports whether messages before ms would not change the result, so that a caller who
@@ -17,7 +17,7 @@ func Window(ms []messages.Message, n int) (kept []messages.Message, settled bool
 		first++
 	}
 	end := len(ms)
-	for end > first && ms[end-1].Role == messages.RoleSystem {
+	for end > first && (ms[end-1].Role == messages.RoleSystem || ms[end-1].Holds == messages.HoldsFeeds) {
 		end--
 	}
 	at := end - n

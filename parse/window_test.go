@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// context makes messages: s system, q question, a assistant, r results.
+// context makes messages: s system, q question, a assistant, r results, f feeds.
 func context(shape string) (ms []messages.Message) {
 	for i, c := range shape {
 		m := messages.Message{Role: messages.RoleUser, Text: fmt.Sprint(i)}
@@ -20,6 +20,8 @@ func context(shape string) (ms []messages.Message) {
 			m.Role = messages.RoleAssistant
 		case 'r':
 			m.Holds = messages.HoldsResults
+		case 'f':
+			m.Holds = messages.HoldsFeeds
 		}
 		ms = append(ms, m)
 	}
@@ -60,6 +62,11 @@ func TestWindow(t *testing.T) {
 		{"ss", 1, "0 1", false},
 		{"s", 1, "0", false},
 		{"", 1, "", false},
+		{"fqaqa", 2, "0 3 4", true}, // feeds are in every prompt, in front or at the end
+		{"sqaqaf", 2, "0 3 4 5", true},
+		{"sqaqasf", 2, "0 3 4 5 6", true},
+		{"sqaqaf", 3, "0 3 4 5", true},
+		{"sqf", 1, "0 1 2", true},
 	} {
 		kept, settled := Window(context(c.shape), c.n)
 		if got := places(kept); got != c.want || settled != c.settled {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -362,7 +363,8 @@ func TestRealtimeIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ dialect, model, field, says string }{
 		"another interface":      {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', api: chat, session: {transport: realtime}", "model.session.transport", "leave model.api out"},
 		"another provider":       {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1/v1', session: {transport: realtime}", "model.session.transport", "provider gemini"},
-		"a dialect":              {"cortex", "provider: openai, model: m, base_url: 'http://localhost:1/v1', mode: resume, session: {transport: realtime}", "model.mode", "cortex"},
+		"a dialect":              {"cortex", "provider: openai, model: m, base_url: 'http://localhost:1/v1', mode: resume, session: {transport: realtime}", "model.mode", "context_feeds_at: end"},
+		"feeds over Live":        {"cortex\ncontext_feeds_at: end", "provider: gemini, model: m, base_url: 'http://localhost:1', mode: resume, session: {transport: live}", "model.mode", "over live cannot take back the feeds"},
 		"of gemini":              {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', session: {transport: live}", "model.session.transport", "provider openai"},
 		"whole replies, by Live": {"plain", "provider: gemini, model: m, base_url: 'http://localhost:1', stream: false, session: {transport: live}", "model.stream", "in one piece"},
 		"whole replies":          {"plain", "provider: openai, model: m, base_url: 'http://localhost:1/v1', stream: false, session: {transport: realtime}", "model.stream", "in one piece"},
@@ -383,6 +385,146 @@ func TestRealtimeIsRefused(t *testing.T) {
 	}
 }
 
+// lookups is what a model says in cortex to have a text doubled.
+const lookups = `<action id="d">{"name":"own.double","parameters":{"text":"ab"}}</action>`
+
+// resumingFed is an agent in cortex with a feed at the end of its prompts, whose value is n1, n2 …
+func resumingFed(t testing.TB, transport, mode, url, more string) *stile.Agent {
+	t.Helper()
+	a := resumingOver(t, transport, "cortex\ncontext_feeds_at: end\ncontext_feeds: [{id: tick, source: {type: tool, name: own.count}}]", mode, url, more)
+	a.Tools = append(a.Tools, counted("own.count", &atomic.Int64{}))
+	a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "own.count")
+	return a
+}
+
+// tick is what the feed of resumingFed is in a prompt.
+func tick(n int) string { return fmt.Sprintf("<context_feed id=\"tick\">\nn%d\n</context_feed>\n", n) }
+
+// Feeds at the end of a prompt pass with their request: the conversation goes on without them. A
+// generation sends what is new and the feeds as they are then.
+func TestResumeTakesFeedsBack(t *testing.T) {
+	const result = `user: <action_result id="d" status="ok" ms="0">"abab"</action_result>`
+	for _, transport := range []string{"responses_ws", "realtime"} {
+		t.Run(transport, func(t *testing.T) {
+			for _, native := range []bool{false, true} {
+				t.Run(fmt.Sprintf("native %v", native), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { takesFeedsBack(t, transport, native, result) })
+				})
+			}
+		})
+	}
+}
+
+func takesFeedsBack(t *testing.T, transport string, native bool, result string) {
+	said := []string{"Let me see. " + lookups, lookups, "<response>It is abab.</response>", "<response>You are welcome.</response>"}
+	srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
+		if native && c.N < 3 {
+			return llmtest.Response{Calls: []messages.Call{{ID: fmt.Sprint("id-", c.N), Name: "own_double", Args: `{"text":"ab"}`}}}
+		}
+		return llmtest.Response{Text: []string{said[c.N-1]}}
+	})
+	m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime}[transport], Base: srv.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := ", tool_calls: text"
+	if native {
+		calls = ", tool_calls: native"
+	}
+	a := resumingFed(t, transport, "resume", srv.URL, calls)
+	a.Model, a.Manifest.Model.Provider, a.Manifest.Model.BaseURL, a.Manifest.Model.API, a.Manifest.Model.Secret = m, "mine", "", "", ""
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "s", a)
+	wantDone(t, ask(t, s, "double ab"))
+	wantDone(t, ask(t, s, "thanks"))
+	recs := records(t, s)
+	first, second := result, result
+	reply := func(n int) string { return "assistant: " + said[n] + "|" }
+	if native {
+		first, second = `function_call_output id-1: `, `function_call_output id-2: `
+		reply = func(n int) string { return fmt.Sprintf(`function_call id-%d: own_double{"text":"ab"}|`, n+1) }
+	}
+	seen := srv.Seen()
+	for i, want := range []struct{ before, sent string }{
+		{"", "system|user: double ab"}, {reply(0), first}, {reply(1), second},
+	} {
+		sent := itemized(seen[i].New)
+		if seen[i].Led != nil {
+			sent = itemized(seen[i].Led.New) + "|" + sent
+		}
+		if transport == "responses_ws" { // the reply stands behind the feeds
+			want.sent = want.before + want.sent
+		}
+		if !strings.HasPrefix(sent, want.sent) || !strings.HasSuffix(sent, "|user: "+tick(i+1)) || strings.Count(sent, "context_feed id") != 1 {
+			t.Errorf("request %d sent %q, want %q and the feed", i+1, sent, want.sent)
+		}
+		has := itemized(seen[i].All)
+		if strings.Count(has, "<context_feed id") != 1 || !strings.HasSuffix(has, "|user: "+tick(i+1)) {
+			t.Errorf("for request %d the provider has %s", i+1, has)
+		}
+	}
+	n := map[string]string{"responses_ws": "3", "realtime": "2"}[transport]
+	// A finished run is told in other words: the question with its actions, and what was answered.
+	wantTalked(t, recs, "opened 1", "resume 1: 3 of 3", "resume 1: "+n+" of 5", "resume 1: "+n+" of 7", "seeded 1 HISTORY", "resume 1: 5 of 5")
+	if got := itemized(seen[3].All); strings.Contains(got, "\nn1\n") || strings.Contains(got, "\nn3\n") || !strings.HasSuffix(got, "assistant: It is abab.|user: thanks|user: "+tick(4)) {
+		t.Errorf("in the second run the provider has %s", got)
+	}
+	if leads := map[string]int{"responses_ws": 4}[transport]; srv.Leads() != leads {
+		t.Errorf("%d requests led to another, want %d", srv.Leads(), leads)
+	}
+	if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of runs without actions the prompts grow at their end from run to run. A provider that keeps its
+// last response alone, or that knows no request without a reply, is sent everything each time, and
+// the records say why.
+func TestResumeWhereFeedsStay(t *testing.T) {
+	whole := []string{"seeded 1 FEEDS", "resume 1: 3 of 3", "seeded 1 FEEDS", "resume 1: 5 of 5", "seeded 1 FEEDS", "resume 1: 7 of 7"}
+	for name, c := range map[string]struct {
+		lead string
+		want []string
+	}{
+		"they are taken back": {"", []string{"opened 1", "resume 1: 3 of 3", "resume 1: 3 of 5", "resume 1: 3 of 7"}},
+		"nothing is kept":     {"forget", append([]string{"opened 1", "resume 1: 3 of 3"}, whole...)},
+		"it is refused":       {"refuse", append([]string{"opened 1", "resume 1: 3 of 3"}, whole...)},
+		"it is answered": {"answer", []string{
+			"opened 1", "resume 1: 3 of 3", "closed 1 FEEDS", "opened 2", "resume 2: 3 of 3", "seeded 2 FEEDS", "resume 2: 5 of 5", "seeded 2 FEEDS", "resume 2: 7 of 7",
+		}},
+		"it is lost": {"lose", []string{
+			"opened 1", "resume 1: 3 of 3", "resume 1: 3 of 5", "seeded 1 LOST", "resume 1: 5 of 5", "seeded 1 FEEDS", "resume 1: 7 of 7",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response {
+				return llmtest.Response{Text: []string{"<response>We", "ll</response>"}, Usage: messages.Usage{Input: 10, Output: 5}}
+			})
+			srv.Keep, srv.Lead = 1, c.lead
+			rt := start(t, stile.Config{Providers: keepers()})
+			a := resumingFed(t, "responses_ws", "resume", srv.URL, "")
+			s := open(t, rt, "s", a)
+			for range 3 {
+				wantDone(t, ask(t, s, "hello"))
+			}
+			wantTalked(t, records(t, s), c.want...)
+			last := srv.Seen()[len(srv.Seen())-1]
+			if got := itemized(last.All); strings.Count(got, "<context_feed id") != 1 || strings.Count(got, "user: hello") != 3 || !strings.HasSuffix(got, tick(3)) {
+				t.Errorf("the provider has %s", got)
+			}
+			if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+				t.Error(err)
+			}
+			if c.lead == "" { // what leads is read by the provider, and counted
+				usage := bodies[*messages.ModelReply](records(t, s))[0].Usage
+				if usage.Input <= 10 || usage.Output != 5 {
+					t.Errorf("usage %+v", usage)
+				}
+			}
+		})
+	}
+}
+
 // The records of a session are the same with conversations as without, but for what they say of
 // these; a replay gives them again, and asks no provider.
 func TestResumeHasTheSameRecords(t *testing.T) {
@@ -391,7 +533,14 @@ func TestResumeHasTheSameRecords(t *testing.T) {
 			"plain":   {"Hello.", "Hello again.", "Bye."},
 			"kitsu":   {"I look.\n<action:continue reason=\"more\">", "Hello.", "Hello again.", "Bye."},
 			"cogency": {"Let me see. " + doubles + " behind it", "Well: " + doubles, "Hello.", doubles + " more", "Hello again.", "Bye. <end> or not"},
+			"cortex": {
+				"Let me see. " + lookups + "<response final=\"false\">I look.</response>", "<thought>Well</thought>" + lookups, "<response>It is abab.</response> behind it",
+				"<response>Hello again.</response>", "<response>Bye.</response>",
+			},
 		} {
+			if dialect == "cortex" && transport == "live" {
+				continue // it is refused: TestRealtimeIsRefused
+			}
 			t.Run(dialect, func(t *testing.T) {
 				journals := map[string][]string{}
 				sizes := map[string]int64{}
@@ -401,6 +550,9 @@ func TestResumeHasTheSameRecords(t *testing.T) {
 					})
 					rt := start(t, stile.Config{Providers: keepers()})
 					a := resumingOver(t, transport, dialect, mode, srv.URL, "")
+					if dialect == "cortex" {
+						a = resumingFed(t, transport, mode, srv.URL, "")
+					}
 					s := open(t, rt, "s", a)
 					for _, text := range []string{"one", "two", "three"} {
 						wantDone(t, ask(t, s, text))
@@ -581,6 +733,9 @@ func TestModeThatApplies(t *testing.T) {
 		"gemini":            {"plain", "provider: gemini, model: m, secret: THE_KEY", "replay", "gemini keeps no conversation"},
 		"live":              {"plain", "provider: gemini, model: m, secret: THE_KEY, session: {transport: live}", "resume", "(live, and stores it for a while); a run goes on"},
 		"chat completions":  {"plain", "provider: openai, model: m, secret: THE_KEY, api: chat", "replay", "openai keeps no conversation"},
+		"feeds in front":    {"cortex", "provider: openai, model: m, secret: THE_KEY", "replay", "feeds stand in front of the conversation in cortex"},
+		"feeds at the end":  {"cortex\ncontext_feeds_at: end", "provider: openai, model: m, secret: THE_KEY", "resume", "(responses_ws); a run goes on"},
+		"feeds of Live":     {"plain\ncontext_feeds_at: end", "provider: gemini, model: m, secret: THE_KEY, session: {transport: live}", "replay", "over live cannot take back the feeds"},
 		"prompts that turn": {"aeiou", "provider: openai, model: m, secret: THE_KEY", "replay", "dialect aeiou do not grow"},
 		"no provider":       {"plain", "script: x.jsonl", "replay", "scripted keeps no conversation"},
 	} {

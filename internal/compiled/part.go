@@ -12,3 +12,10 @@ func (r *Route) TalksParts() bool {
 	p, ok := r.Port.(interface{ TalksParts() bool })
 	return ok && p.TalksParts()
 }
+
+// TakesBack reports whether the conversations of the route's model take back what passes with a
+// request (llm.Request.Passing).
+func (r *Route) TakesBack() bool {
+	p, ok := r.Port.(interface{ TakesBack() bool })
+	return ok && p.TakesBack()
+}

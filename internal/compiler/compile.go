@@ -368,7 +368,7 @@ func (e *Env) specs(d parse.Dialect, has *toolset, targets *catalog.Targets) ([]
 // rules returns the machine's rules for a manifest.
 func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first compiled.Route, targets *catalog.Targets) *turn.Rules {
 	return &turn.Rules{
-		Dialect: d.Name(), Rendering: e.rendering(), Judge: d, Limits: e.turnLimits(m.Quotas, d),
+		Dialect: d.Name(), Rendering: e.rendering(), FeedsLast: m.ContextFeedsAt == manifest.FeedsAtEnd, Judge: d, Limits: e.turnLimits(m.Quotas, d),
 		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: e.maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal, Repairs: e.repairs(m), Forgets: m.Memory.HistoryWindow == manifest.NoHistory,
 		RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 		Provider: first.Provider, Model: first.Model,

@@ -77,6 +77,7 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 	case cortex.Dialect:
 		d.Rendering, d.Forgive, d.Short = e.rendering(), forgive, short
 		d.Cut = m.Loop.SyncPolicy == manifest.SyncCut
+		d.FeedsLast = m.ContextFeedsAt == manifest.FeedsAtEnd
 		if d.Kept = defaultKept; m.Memory.Results != nil {
 			d.Kept = int(*m.Memory.Results)
 		}

@@ -1,6 +1,8 @@
 package compiler
 
 import (
+	"cmp"
+
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
@@ -20,9 +22,14 @@ func (e *Env) sessions(m *manifest.Manifest, routes []compiled.Route, d parse.Di
 	s := &compiled.Sessions{Auto: m.Model.Mode != manifest.ModeResume, Idle: m.Model.Session.Idle, Age: m.Model.Session.MaxAge}
 	_, keeps := routes[0].Port.(llm.SessionModel)
 	cure := ""
+	ends := m.ContextFeedsAt == manifest.FeedsAtEnd
 	switch grows := d.Traits().AppendOnly; {
+	case !grows && d.Name() == "cortex":
+		why, cure = "feeds stand in front of the conversation in cortex, and change, so there is nothing to resume", "write context_feeds_at: end, or leave mode out"
 	case !grows:
-		why, cure = "the prompts of the dialect "+d.Name()+" do not grow at their end, so there is nothing to resume", "leave mode out. plain, cogency and kitsu can"
+		why, cure = "the prompts of the dialect "+d.Name()+" do not grow at their end, so there is nothing to resume", "leave mode out. plain, cogency and kitsu can, and cortex with context_feeds_at: end"
+	case keeps && ends && !routes[0].TakesBack():
+		why, cure = "a conversation over "+cmp.Or(m.Model.Session.Transport, "this model")+" cannot take back the feeds that end a prompt (context_feeds_at)", "openai can, over responses_ws and realtime. Leave mode out"
 	case !keeps:
 		why, cure = "the provider "+m.Model.Provider+" keeps no conversation here", "openai does, with api: responses and streamed replies, and gemini with session.transport: live. Leave mode out"
 	case s.Auto && !routes[0].Home && m.Model.Session.Transport == "":

@@ -107,7 +107,7 @@ func (r *Reader) remembered() ([]messages.Message, error) {
 
 // viewed is the prompt from the view.
 func (r *Reader) viewed() []messages.Message {
-	return r.View.Assemble(prompt.Spec{SID: r.SID, Pass: r.Open.Pass, Last: r.Open.Last, Rendering: r.Agent.Rules.Rendering, Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds})
+	return r.View.Assemble(prompt.Spec{SID: r.SID, Pass: r.Open.Pass, Last: r.Open.Last, Rendering: r.Agent.Rules.Rendering, Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds, FeedsLast: r.Agent.Rules.FeedsLast})
 }
 
 // transcript is the prompt of the whole journal up to this turn's begin. The records
@@ -247,7 +247,7 @@ func (r *Reader) spec(failed *error) prompt.Spec {
 	replies := map[messages.Digest][]byte{}
 	s := prompt.Spec{
 		SID: r.SID, Run: r.Open.Run, Turn: r.Open.Turn, Pass: r.Open.Pass, Last: r.Open.Last, Rendering: r.Agent.Rules.Rendering,
-		Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds,
+		Tools: r.Agent.Specs, Primer: r.Agent.Primer, Feeds: r.Open.Feeds, FeedsLast: r.Agent.Rules.FeedsLast,
 		Transcript: r.Agent.Dialect.Traits().Transcript, Window: r.Agent.Window,
 		Reply: func(d messages.Digest) []byte {
 			b, ok := replies[d]

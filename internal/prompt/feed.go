@@ -59,7 +59,7 @@ func AppendFeed(dst []byte, f *messages.Feed, body string) []byte {
 	return append(dst, "\n"+feedCloser+">\n"...)
 }
 
-// feeds is the message in front of the conversation, if there is any feed.
+// feeds is the message with the feeds, if there is any.
 func feeds(fs []messages.Feed, rendering int64) (messages.Message, bool) {
 	if len(fs) == 0 {
 		return messages.Message{}, false

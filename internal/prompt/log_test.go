@@ -244,7 +244,7 @@ func logIsTheProjection(t *testing.T, d prompt.Historian, rendering int64) {
 		}
 		log := prompt.NewLog(d, from, window, rendering)
 		digester := prompt.NewDigester("Speak.", rendering)
-		feeds := []messages.Feed{{ID: "f", Value: `"x"`}}
+		feeds, last := []messages.Feed{{ID: "f", Value: `"x"`}}, rng.IntN(2) == 0
 		for _, r := range l.recs[from-1:] {
 			if !log.Add(r, l.of[r.Seq]) {
 				t.Fatalf("lost at %d, %s", r.Seq, r.Body.Kind())
@@ -262,7 +262,7 @@ func logIsTheProjection(t *testing.T, d prompt.Historian, rendering int64) {
 				continue
 			}
 			spec := prompt.Spec{
-				SID: "s", Run: r.Run, Turn: r.Turn, Pass: int(b.Pass), Primer: "Speak.", Feeds: feeds, Rendering: rendering,
+				SID: "s", Run: r.Run, Turn: r.Turn, Pass: int(b.Pass), Primer: "Speak.", Feeds: feeds, FeedsLast: last, Rendering: rendering,
 				Transcript: d.Traits().Transcript, Reply: func(d messages.Digest) []byte { return l.blobs[d] }, Window: window,
 			}
 			spec = spec.For(d)
@@ -279,6 +279,9 @@ func logIsTheProjection(t *testing.T, d prompt.Historian, rendering int64) {
 			}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("turn %d, window %+v, from %d: %s", r.Turn, window, from, diff)
+			}
+			if at := slices.IndexFunc(got, func(m messages.Message) bool { return m.Holds == messages.HoldsFeeds }); last != (at == len(got)-1) || !last && at > 1 {
+				t.Fatalf("turn %d: of %d messages the feeds are number %d, at the end: %v", r.Turn, len(got), at, last)
 			}
 			if digester.Digest(got, v) != prompt.Digest(want, rendering) {
 				t.Fatalf("turn %d, window %+v, from %d: another digest", r.Turn, window, from)

@@ -54,6 +54,7 @@ type Spec struct {
 	Tools      []messages.ToolSpec
 	Primer     string          // for Tools, where the caller keeps it
 	Feeds      []messages.Feed // of the turn, in order
+	FeedsLast  bool            // they end the prompt, so that the next one begins with what is in front of them
 	// Reply gives the exact bytes of a reply, or of its side, by their digest; nil leaves
 	// out what the model wrote in earlier turns of the run.
 	Reply func(messages.Digest) []byte
@@ -119,7 +120,7 @@ func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Proj
 // is that of Window.since.
 func project(runs []*run, spec *Spec) (p messages.Projection, settled bool) {
 	p = messages.Projection{
-		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Last: spec.Last, Rendering: spec.Rendering, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Last: spec.Last, Rendering: spec.Rendering, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds, FeedsLast: spec.FeedsLast,
 	}
 	var pasts []past
 	var ends []int // of their items in the history
@@ -578,7 +579,7 @@ func failure(d *messages.TurnDecided) string {
 // Assemble renders p and puts the dialect's primer in front as the system message
 // unless the dialect begins with one itself, or has none. The profile of the user ends what
 // the system says (docs/spec/cogency.md §10). Feeds stand in front of the conversation, behind what
-// the system says: they are data, and change with every turn.
+// the system says, or end the prompt (FeedsLast): they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
 	return assemble(d, p, nil, d.Render(p))
 }
@@ -623,8 +624,28 @@ func assemble(d Dialect, p messages.Projection, past, rendered []messages.Messag
 		last := &out[len(out)-1]
 		last.Text = strings.TrimRight(last.Text, "\n") + "\n\n" + known
 	}
-	if any {
+	if any && !p.FeedsLast {
 		out = append(out, fed)
 	}
-	return append(append(out, past...), rendered...)
+	if out = append(append(out, past...), rendered...); any && p.FeedsLast {
+		out = append(out, fed)
+	}
+	return out
+}
+
+// Passing returns how many of the last messages hold for this prompt alone: the feeds that end
+// it, with what the system says in front of them. The next prompt does not begin with them.
+func Passing(ms []messages.Message) int {
+	last := len(ms) - 1
+	if last < 0 || ms[last].Holds != messages.HoldsFeeds {
+		return 0
+	}
+	at := last
+	for at > 0 && ms[at-1].Role == messages.RoleSystem {
+		at--
+	}
+	if !slices.ContainsFunc(ms[:at], func(m messages.Message) bool { return m.Role == messages.RoleUser && m.Holds != messages.HoldsFeeds }) {
+		return 0 // nothing would be asked without them
+	}
+	return len(ms) - at
 }

@@ -28,9 +28,10 @@ func (v *View) texts(i int) *texts {
 }
 
 // Assemble is Assemble of what the records project to. Of spec Pass, Last, Rendering, SID, Tools,
-// Primer and Feeds are looked at.
+// Primer, Feeds and FeedsLast are looked at.
 func (v *View) Assemble(spec Spec) []messages.Message {
 	p := v.now
-	p.SID, p.Turn, p.Pass, p.Last, p.Rendering, p.Tools, p.Primer, p.Feeds = spec.SID, v.turn, spec.Pass, spec.Last, spec.Rendering, spec.Tools, spec.Primer, spec.Feeds
+	p.SID, p.Turn, p.Pass, p.Last, p.Rendering, p.Tools, p.Primer = spec.SID, v.turn, spec.Pass, spec.Last, spec.Rendering, spec.Tools, spec.Primer
+	p.Feeds, p.FeedsLast = spec.Feeds, spec.FeedsLast
 	return assemble(v.d, p, v.past.messages, v.d.Render(p))
 }

@@ -327,7 +327,7 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 	if !p.agent.Dialect.Traits().Carry {
 		var failed error
 		spec := prompt.Spec{
-			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Rendering: p.agent.Rules.Rendering, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
+			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Rendering: p.agent.Rules.Rendering, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds, FeedsLast: p.agent.Rules.FeedsLast,
 			Transcript: p.agent.Dialect.Traits().Transcript, Window: p.agent.Window,
 			Reply: func(d messages.Digest) []byte {
 				b, err := p.blob(d)

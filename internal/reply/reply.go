@@ -24,6 +24,7 @@ import (
 	"github.com/seed14be6753/stile/internal/calls"
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/history"
+	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/telemetry"
@@ -190,6 +191,9 @@ func (r *Reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest
 			Provider: route.Provider, Model: route.Model, Options: route.Options, Messages: msgs, MaxReplyBytes: r.Prompt.Agent.Rules.Limits.ReplyBytes() + pastBound,
 			Schema: r.Prompt.Agent.Schema,
 			Grows:  r.Prompt.Agent.Dialect.Traits().AppendOnly, Dialect: r.Prompt.Agent.Dialect.Name(),
+		}
+		if r.Prompt.Agent.Rules.FeedsLast {
+			req.Passing = prompt.Passing(msgs)
 		}
 		if len(r.files) > 0 {
 			req.Messages, req.Files = sentTo(route, msgs), r.files

@@ -14,7 +14,7 @@ import (
 // and the route have one, else with the whole prompt.
 func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.ModelOpened) iter.Seq2[llm.Chunk, error] {
 	port, keeps := route.Port.(llm.SessionModel)
-	if r.Talk == nil || !keeps || len(req.Files) > 0 && !route.TalksParts() {
+	if r.Talk == nil || !keeps || len(req.Files) > 0 && !route.TalksParts() || req.Passing > 0 && !route.TakesBack() {
 		r.sends(messages.ModelReplay, r.asked)
 		r.post(opened)
 		return route.Port.Stream(r.ctx, req)
@@ -23,7 +23,7 @@ func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.Model
 	asked := false
 	r.counts = -1
 	return r.Talk.Stream(r.ctx, &talk.Request{
-		Request: req, Model: port, Run: r.Prompt.Open.Run, Marks: r.Prompt.Agent.Digests().Marks(req.Messages, r.Prompt.View),
+		Request: req, Model: port, Run: r.Prompt.Open.Run, Marks: r.Prompt.Agent.Digests().Marks(req.Messages[:len(req.Messages)-req.Passing], r.Prompt.View),
 		// A dialect without transcripts tells of a finished run what came of it.
 		Whole:  r.Prompt.Agent.Shape == nil && (traits.Transcript && r.Prompt.Agent.Rules.Rendering >= 2 || r.Prompt.Open.Pass > 1),
 		Counts: func() int64 { return r.counts },

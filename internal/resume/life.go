@@ -39,6 +39,7 @@ const (
 	ReasonEvicted   = "EVICTED"   // other sessions of the host needed its place
 	ReasonSuspended = "SUSPENDED" // the session waits for approval
 	ReasonNetwork   = "NETWORK"   // the connection broke
+	ReasonFeeds     = "FEEDS"     // the provider does not take feeds back that ended the prompt before
 	ReasonFailed    = "FAILED"    // the reply before failed
 	ReasonEnded     = "ENDED"     // the session sleeps, or is over; no record says so
 )
@@ -50,8 +51,11 @@ type Input interface{ input() string }
 type Ask struct {
 	Run   int64
 	Model string // who is asked; another one than before gets a connection of its own
-	// Marks is the prompt (prompt.Digester.Marks).
+	// Marks is the prompt (prompt.Digester.Marks) without what passes.
 	Marks []messages.Digest
+	// Passing reports whether messages follow that hold for this request alone. The
+	// conversation is not to have them afterwards.
+	Passing bool
 	// Tells reports whether message Life.Asked of the prompt is how it tells the last reply.
 	Tells bool
 	// Auto allows to go on without a conversation.
@@ -102,6 +106,7 @@ const (
 	Other   Failure = iota
 	Lost            // the provider does not have the conversation
 	Limit           // the provider wants another connection
+	Stays           // the provider does not take back what passes
 	Network         // the connection broke
 )
 
@@ -131,10 +136,12 @@ type Settle struct{}
 // the request can go on with the conversation that the last connection had.
 type Connect struct{ Same bool }
 
-// Send asks for a reply to the prompt without its first Sent messages.
+// Send asks for a reply to the prompt without its first Sent messages. Passing reports whether
+// what passes is taken back; else the conversation has nothing to go on from afterwards.
 type Send struct {
 	Session int64
 	Sent    int
+	Passing bool
 }
 
 // Note records what became of the conversation.
@@ -182,6 +189,9 @@ type Life struct {
 	// earlier reports whether the request went on from an earlier point, latest whether the
 	// provider is known to keep none.
 	earlier, latest bool
+	// taken reports whether the last request had something that passes and was taken back,
+	// stuck whether it stayed. stays reports that the provider takes nothing back.
+	taken, stuck, stays bool
 }
 
 // point is a place in a conversation: its first n messages.
@@ -236,12 +246,15 @@ func (l *Life) Step(in Input) []Effect {
 			l.state, l.reply = Paused, true
 		}
 	case Left:
-		switch l.state {
-		case Asking, Streaming:
-			l.state, l.reply = Paused, true // Settle tells what it has
-		case Settling:
+		switch {
+		case l.state == Asking && l.taken: // it may have been left in front of what passes
 			l.state = Paused
-		case Connecting:
+			l.forget()
+		case l.state == Asking || l.state == Streaming:
+			l.state, l.reply = Paused, true // Settle tells what it has
+		case l.state == Settling:
+			l.state = Paused
+		case l.state == Connecting:
 			l.state, l.past = Idle, point{}
 		}
 	case Failed:
@@ -301,9 +314,15 @@ func (l *Life) drop(what, reason string) Shut {
 	if l.past = (point{}); l.fixed && l.reply && (l.state == Paused || l.state == Settling) {
 		l.past = l.asked
 	}
-	l.state, l.asked, l.before, l.reply = Idle, point{}, point{}, false
+	l.state = Idle
+	l.forget()
 	l.ended = messages.ModelSession{What: what, Reason: reason, Session: l.session}
 	return Shut{what, reason}
+}
+
+// forget notes that nothing is known of what the conversation has.
+func (l *Life) forget() {
+	l.asked, l.before, l.reply, l.taken, l.stuck = point{}, point{}, false, false, false
 }
 
 // connect asks for a connection, and records how the one before ended.
@@ -339,13 +358,21 @@ func (l *Life) note(what, reason string) Note {
 // send asks for a reply. The conversation has the first sent messages of the prompt.
 func (l *Life) send(sent int) Effect {
 	marks := l.ask.Marks
-	l.before = point{}
-	if sent > 0 {
-		l.before = point{sent, marks[sent]}
-	}
+	l.forget()
 	last := len(marks) - 1
-	l.state, l.asked, l.reply = Asking, point{last, marks[last]}, false
-	return Send{Session: l.session, Sent: sent}
+	switch here := (point{last, marks[last]}); {
+	case !l.ask.Passing:
+		l.asked = here
+		if sent > 0 {
+			l.before = point{sent, marks[sent]}
+		}
+	case l.stays || l.latest:
+		l.stuck = true
+	default: // what passes is asked behind a place that the conversation keeps
+		l.asked, l.before, l.taken = here, here, true
+	}
+	l.state = Asking
+	return Send{Session: l.session, Sent: sent, Passing: l.taken}
 }
 
 // choose sends what the conversation does not have.
@@ -363,6 +390,11 @@ func (l *Life) choose() []Effect {
 		}
 		l.reply = false
 		return l.anew(messages.SessionGone, reason)
+	case l.stuck:
+		return []Effect{l.note(messages.SessionSeeded, ReasonFeeds), l.send(0)}
+	case !l.latest && l.taken && l.before.is(marks) && l.before.n < len(marks)-1:
+		l.earlier = true
+		return []Effect{l.send(l.before.n)}
 	case !l.latest && l.before.n > 0 && l.before.is(marks) && l.before.n < len(marks)-1:
 		reason := ReasonHistory
 		if grown {
@@ -409,7 +441,8 @@ func (l *Life) failed(in Failed) []Effect {
 		return []Effect{l.drop(messages.SessionGone, in.Reason), Fail{}}
 	}
 	// The provider has forgotten what the request was built upon.
-	l.state, l.asked, l.before, l.reply = Paused, point{}, point{}, false
+	l.state = Paused
+	l.forget()
 	return []Effect{Fail{}}
 }
 
@@ -427,6 +460,11 @@ func (l *Life) retry(in Failed) []Effect {
 	switch {
 	case in.Why == Limit:
 		return l.anew(messages.SessionExpired, ReasonLimit)
+	case in.Why == Stays:
+		if l.stays = true; in.Gone {
+			return l.anew(messages.SessionGone, ReasonFeeds)
+		}
+		return []Effect{l.note(messages.SessionSeeded, ReasonFeeds), l.send(0)}
 	case in.Gone && !l.made:
 		return l.anew(messages.SessionGone, ReasonNetwork)
 	case in.Why == Lost && !in.Gone && l.before.n > 0:

@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "write what the scripts give")
 // A script is a life: each line is an input, and behind it stand the effects and the state.
 //
 //	ask s q1 a1 q2 | run=1 model=m at=3m tells auto     a prompt of four messages
-//	  also unfit, and ends=5m, when the provider ends the connection
+//	  also passing, if more follows that is not to stay, unfit, and ends=5m, when the provider ends the connection
 //	connected at=55m fixed same | began | ended | left | settled kept
-//	failed why=lost|limit|network gone reason=X elsewhere | gone X | close
+//	failed why=lost|limit|network|stays gone reason=X elsewhere | gone X | close
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -66,7 +66,7 @@ func play(t *testing.T, text string) string {
 			case Note:
 				fmt.Fprintf(&out, "  note %s %d %s\n", e.Session.What, e.Session.Session, e.Session.Reason)
 			case Send:
-				fmt.Fprintf(&out, "  send over %d behind %d\n", e.Session, e.Sent)
+				fmt.Fprintf(&out, "  send over %d behind %d%s\n", e.Session, e.Sent, map[bool]string{true: ", and takes back"}[e.Passing])
 			case Connect:
 				fmt.Fprintf(&out, "  %s\n", map[bool]string{false: "connect", true: "connect to the same"}[e.Same])
 			case Shut:
@@ -116,7 +116,7 @@ func input(t *testing.T, line string) Input {
 	}
 	switch words[0] {
 	case "ask":
-		in := Ask{Run: 1, Model: set["model"], Marks: marks(words[1:]), Tells: has("tells"), Auto: has("auto"), Now: at("at"), Unfit: has("unfit"), Ends: at("ends")}
+		in := Ask{Run: 1, Model: set["model"], Marks: marks(words[1:]), Tells: has("tells"), Auto: has("auto"), Now: at("at"), Unfit: has("unfit"), Passing: has("passing"), Ends: at("ends")}
 		if has("run") {
 			if _, err := fmt.Sscan(set["run"], &in.Run); err != nil {
 				t.Fatal(line, err)
@@ -134,7 +134,7 @@ func input(t *testing.T, line string) Input {
 	case "settled":
 		return Settled{Kept: has("kept")}
 	case "failed":
-		why := map[string]Failure{"": Other, "lost": Lost, "limit": Limit, "network": Network}
+		why := map[string]Failure{"": Other, "lost": Lost, "limit": Limit, "network": Network, "stays": Stays}
 		return Failed{Why: why[set["why"]], Gone: has("gone"), Reason: set["reason"], Elsewhere: has("elsewhere")}
 	case "gone":
 		return Gone{Reason: words[1]}
@@ -158,7 +158,7 @@ func FuzzLife(f *testing.F) {
 			switch b % 11 {
 			case 0, 1:
 				n = min(n+2, len(words))
-				step = Ask{Run: int64(b / 11 % 3), Marks: marks(words[:n]), Tells: b&64 != 0, Auto: b&128 != 0, Now: epoch.Add(time.Duration(i) * time.Minute), Unfit: b == 11*9, Ends: epoch.Add(time.Duration(b) * time.Minute)}
+				step = Ask{Run: int64(b / 11 % 3), Marks: marks(words[:n]), Tells: b&64 != 0, Auto: b&128 != 0, Now: epoch.Add(time.Duration(i) * time.Minute), Passing: b&32 != 0, Unfit: b == 11*9, Ends: epoch.Add(time.Duration(b) * time.Minute)}
 			case 2:
 				n = 2
 				step = Ask{Run: int64(i), Marks: marks([]string{"other", "q1"}), Model: string(b), Auto: b&128 != 0}
@@ -173,7 +173,7 @@ func FuzzLife(f *testing.F) {
 			case 7:
 				step = Settled{Kept: b&64 != 0}
 			case 8, 9:
-				step = Failed{Why: Failure(b / 11 % 4), Gone: b&64 != 0, Elsewhere: b&128 != 0, Reason: "X"}
+				step = Failed{Why: Failure(b / 11 % 5), Gone: b&64 != 0, Elsewhere: b&128 != 0, Reason: "X"}
 			case 10:
 				step = Gone{Reason: ReasonIdle}
 			}

@@ -149,7 +149,7 @@ type Request struct {
 	llm.Request
 	Model llm.SessionModel
 	Run   int64
-	// Marks is the rolling digest of Messages.
+	// Marks is the rolling digest of Messages without those that pass (llm.Request.Passing).
 	Marks []messages.Digest
 	// Whole reports whether a reply of the turn before is told as it went.
 	Whole bool
@@ -269,8 +269,8 @@ func (t *Talk) closeConn(why resume.Shut) {
 func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, error) bool) {
 	n := t.life.Asked()
 	in := resume.Ask{
-		Run: q.Run, Model: q.Provider + "/" + q.Request.Model, Marks: q.Marks, Auto: t.cfg.Auto, Now: t.pool.now(),
-		Tells: n > 0 && t.said.In(q.Messages, n, q.Whole && q.Turn == t.turn+1),
+		Run: q.Run, Model: q.Provider + "/" + q.Request.Model, Marks: q.Marks, Passing: q.Passing > 0, Auto: t.cfg.Auto, Now: t.pool.now(),
+		Tells: n > 0 && t.said.In(q.Messages[:len(q.Messages)-q.Passing], n, q.Whole && q.Turn == t.turn+1),
 	}
 	if t.session != nil {
 		in.Ends = t.session.Expires()
@@ -389,7 +389,11 @@ func (t *Talk) connect(ctx context.Context, q *Request, same bool) []resume.Effe
 func (t *Talk) send(ctx context.Context, q *Request, e resume.Send, yield func(llm.Chunk, error) bool) []resume.Effect {
 	t.said, t.turn = resume.Said{}, q.Turn
 	q.Asked(messages.ModelResume, e.Session, e.Sent)
-	for c, err := range t.session.Continue(ctx, q.Request, e.Sent) {
+	req := q.Request
+	if !e.Passing {
+		req.Passing = 0
+	}
+	for c, err := range t.session.Continue(ctx, req, e.Sent) {
 		if err != nil {
 			t.failure = err
 			return t.life.Step(failed(err, t.session.Ended()))
@@ -423,6 +427,8 @@ func failed(err error, gone bool) resume.Failed {
 		in.Why = resume.Lost
 	case llm.CodeLimit:
 		in.Why = resume.Limit
+	case llm.CodePassing:
+		in.Why = resume.Stays
 	}
 	switch f.Kind {
 	case llm.KindAuth, llm.KindRateLimit, llm.KindContext, llm.KindFiltered, llm.KindOverloaded:

@@ -146,6 +146,8 @@ type Rules struct {
 	// Rollback is when groups of actions are rolled back.
 	Rollback Rollback
 
+	// FeedsLast has feeds end the prompt, in place of stand in front of the conversation.
+	FeedsLast bool
 	// Feeds are the ids of the manifest's feeds that are fetched, in order. Environment
 	// names the variables that parameters may write as ${NAME}.
 	Feeds       []string

@@ -135,6 +135,9 @@ func (v vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) er
 	}
 	if ask.Grows {
 		last := p.Messages[len(p.Messages)-1].Content
+		if ask.Passing > 0 && len(last) > 1 { // the user's message that passes is its last block
+			last = last[:len(last)-1]
+		}
 		if cache := last[len(last)-1].GetCacheControl(); cache != nil {
 			*cache = cached
 		}

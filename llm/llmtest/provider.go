@@ -20,13 +20,14 @@ import (
 
 // Request is a request for a response, as it came to a Provider.
 type Request struct {
-	Conn   int    // number of the connection, from 1; 0 is a request without a WebSocket
-	N      int    // number of the request, over all connections, from 1
-	Key    string // of the client
-	Body   []byte // one JSON text a line
-	Parent string // of Responses: the response that it goes on from
-	New    []Item // the request's own
-	All    []Item // the conversation as the provider has it now
+	Led    *Request // of Responses: the request for no reply that led to it; nil for none
+	Conn   int      // number of the connection, from 1; 0 is a request without a WebSocket
+	N      int      // number of the request, over all connections, from 1
+	Key    string   // of the client
+	Body   []byte   // one JSON text a line
+	Parent string   // of Responses: the response that it goes on from
+	New    []Item   // the request's own
+	All    []Item   // the conversation as the provider has it now
 }
 
 // Item is an item of a conversation.
@@ -74,8 +75,14 @@ type Response struct {
 type Provider struct {
 	// URL is the address for clients: Options.BaseURL of llm/gemini, and with /v1 of llm/openai.
 	URL string
-	// Keep is how many conversations of a connection can be gone on from; 0 is 2.
+	// Keep is how many conversations of a connection can be gone on from; 0 is 2. A lane with a
+	// name keeps its latest.
 	Keep int
+	// Lead is what Responses does with a request for no reply that leads to another one: "" takes
+	// it, "refuse" knows no such request, "answer" passes over that, "forget" keeps nothing of it,
+	// "lose" forgets it when it has replied to the request that was led to, "hang" says nothing, and
+	// any other text is the code of an error.
+	Lead string
 	// Refuse answers a handshake with a status; 0 accepts it. It may be nil.
 	Refuse func(conn int) (status int, body string)
 	// Setup refuses to set a connection of Live up, as Response.Error does; "" accepts it. It
@@ -98,6 +105,7 @@ type Provider struct {
 	seen  []*Request
 	open  map[int]*websocket.Conn
 	sent  int64 // bytes of requests
+	leads int   // requests for no reply
 	// Of Live: what handles name, and the models of connections.
 	handles map[string]liveKept
 	models  map[int]string
@@ -197,6 +205,9 @@ func (s *Provider) Open() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.o
 // Conns returns how many connections there were.
 func (s *Provider) Conns() int { s.mu.Lock(); defer s.mu.Unlock(); return s.conns }
 
+// Leads returns how many requests for no reply there were.
+func (s *Provider) Leads() int { s.mu.Lock(); defer s.mu.Unlock(); return s.leads }
+
 // Sent returns how many bytes the requests had.
 func (s *Provider) Sent() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.sent }
 
@@ -273,11 +284,13 @@ type talk struct {
 	key   string
 	write func(frame string) bool
 	kept  []kept
+	led   *Request // that no request has followed
 }
 
 type kept struct {
 	id    string
 	items []Item
+	lane  string
 }
 
 // wireItem is an item as it is sent.
@@ -318,6 +331,8 @@ func (t *talk) take(body []byte) bool {
 		Stream      *bool
 		Background  *bool
 		Parent      string `json:"previous_response_id"`
+		Lane        string `json:"stream_id"`
+		Generate    *bool
 		Input       []wireItem
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -338,6 +353,13 @@ func (t *talk) take(body []byte) bool {
 		}
 	}
 	c.All = append(c.All, c.New...)
+	if (b.Lane != "") != (b.Generate != nil) || b.Generate != nil && (*b.Generate || t.conn == 0) {
+		t.s.t.Errorf("a request that leads to none, or on a lane of its own: %s", body)
+	}
+	if b.Generate != nil && t.s.Lead != "answer" {
+		return t.lead(c, b.Lane, found)
+	}
+	c.Led, t.led = t.led, nil
 	t.s.mu.Lock()
 	t.s.sent += int64(len(body))
 	t.s.seen = append(t.s.seen, c)
@@ -347,6 +369,64 @@ func (t *talk) take(body []byte) bool {
 		return t.refuse(400, "previous_response_not_found")
 	}
 	return t.say(c, t.s.answer(c))
+}
+
+// lead takes a request for no reply.
+func (t *talk) lead(c *Request, lane string, found bool) bool {
+	t.s.mu.Lock()
+	t.s.sent += int64(len(c.Body))
+	t.s.leads++
+	id := fmt.Sprintf("lead_%d", t.s.leads)
+	t.s.mu.Unlock()
+	switch {
+	case t.s.Lead == "refuse":
+		return t.refuse(400, "unknown_parameter")
+	case t.s.Lead == "hang":
+		return true
+	case t.s.Lead != "" && t.s.Lead != "forget" && t.s.Lead != "lose":
+		return t.refuse(map[bool]int{true: 429, false: 500}[strings.HasPrefix(t.s.Lead, "rate_limit")], t.s.Lead)
+	case !found:
+		return t.refuse(400, "previous_response_not_found")
+	}
+	t.led = c
+	if t.s.Lead != "forget" {
+		t.keep(kept{id, c.All, lane})
+	}
+	for i, state := range []string{"created", "in_progress", "completed"} {
+		tokens := int64(0)
+		for _, item := range c.All {
+			tokens += int64(len(item.Text)+3) / 4
+		}
+		status := state
+		if state == "created" {
+			status = "in_progress"
+		}
+		if !t.write(fmt.Sprintf(`{"sequence_number":%d,"type":"response.%s","stream_id":%q,"response":{"id":%q,"object":"response","status":%q,"error":null,"output":[],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":0},"output_tokens":0,"total_tokens":%[6]d}}}`, i, state, lane, id, status, tokens)) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep keeps a conversation, and of a lane the latest that it may.
+func (t *talk) keep(k kept) {
+	most := 1
+	if k.lane == "" {
+		if most = t.s.Keep; most == 0 {
+			most = 2
+		}
+	}
+	t.kept = append(t.kept, k)
+	n := 0
+	for i := len(t.kept) - 1; i >= 0; i-- {
+		if t.kept[i].lane != k.lane {
+			continue
+		}
+		if n++; n > most {
+			t.kept = append(t.kept[:i:i], t.kept[i+1:]...)
+			return
+		}
+	}
 }
 
 // say sends a response.
@@ -427,12 +507,8 @@ func (t *talk) say(c *Request, r Response) bool {
 		u.Output = int64(len(text)+3) / 4
 	}
 	if r.Finish == "" {
-		keep := t.s.Keep
-		if keep == 0 {
-			keep = 2
-		}
-		if t.kept = append(t.kept, kept{id, items}); len(t.kept) > keep {
-			t.kept = t.kept[len(t.kept)-keep:]
+		if t.keep(kept{id: id, items: items}); t.s.Lead == "lose" && c.Led != nil {
+			t.kept = t.kept[len(t.kept)-1:]
 		}
 		r.Finish = "response.completed"
 	}

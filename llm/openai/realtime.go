@@ -123,6 +123,8 @@ type realtimeTalk struct {
 	items   []string        // ids of what the conversation has, in order
 	known   map[string]bool // those in items
 	pending map[string]bool // those that the provider has not acknowledged
+	place   int             // items in front of those that pass with the last request
+	passing []string        // ids of these
 	unsure  bool            // a part of a request was refused
 }
 
@@ -130,9 +132,19 @@ type realtimeTalk struct {
 // otherwise be the provider's own. Nothing may be cut from the conversation without a word, so
 // truncation is off.
 func (t *realtimeTalk) Next(ask *wire.Ask, sent int, from string) ([]any, error) {
-	turns, err := wire.Behind(ask, sent)
+	req := *ask.Request
+	req.Messages = req.Messages[:len(req.Messages)-req.Passing]
+	lasting := *ask
+	lasting.Request = &req
+	turns, err := wire.Behind(&lasting, sent)
 	if err != nil {
 		return nil, err
+	}
+	var passing wire.Turns
+	if ask.Passing > 0 {
+		if passing, err = wire.Behind(ask, len(req.Messages)); err != nil {
+			return nil, err
+		}
 	}
 	o := ask.Options
 	create := realtimeRequest{Modalities: text, MaxTokens: cmp.Or(o.MaxTokens, t.v.options.MaxTokens)}
@@ -148,7 +160,7 @@ func (t *realtimeTalk) Next(ask *wire.Ask, sent int, from string) ([]any, error)
 	}
 	has := 0
 	if from != "" {
-		if has, err = strconv.Atoi(from); err != nil || has > len(t.items) {
+		if has, err = strconv.Atoi(from); err != nil || has > len(t.items)-len(t.passing) {
 			return nil, fmt.Errorf("the conversation has no place %q", from)
 		}
 	}
@@ -167,19 +179,42 @@ func (t *realtimeTalk) Next(ask *wire.Ask, sent int, from string) ([]any, error)
 		}
 		all = append(all, sessionUpdate{"session.update", event(), set})
 	}
-	for _, id := range t.items[has:] {
+	for _, id := range t.takeBack(has) {
 		all = append(all, itemDelete{"conversation.item.delete", event(), id})
+	}
+	add := func(turns []wire.Turn) {
+		for i := range turns {
+			for _, item := range t.turn(&turns[i]) {
+				all = append(all, itemCreate{"conversation.item.create", event(), item})
+			}
+		}
+	}
+	add(turns.Turns)
+	t.place = len(t.items)
+	add(passing.Turns)
+	t.passing = slices.Clone(t.items[t.place:])
+	return append(all, realtimeCreate{"response.create", event(), create}), nil
+}
+
+// takeBack has the conversation be its first has items without those that passed, and returns
+// the ids of the others.
+func (t *realtimeTalk) takeBack(has int) (gone []string) {
+	gone, t.passing = t.passing, nil
+	t.items = slices.DeleteFunc(t.items, func(id string) bool { return slices.Contains(gone, id) })
+	gone = append(gone, t.items[has:]...)
+	t.items = t.items[:has]
+	for _, id := range gone {
 		delete(t.known, id)
 		delete(t.pending, id)
 	}
-	t.items = t.items[:has]
-	for i := range turns.Turns {
-		for _, item := range t.turn(&turns.Turns[i]) {
-			all = append(all, itemCreate{"conversation.item.create", event(), item})
-		}
-	}
-	return append(all, realtimeCreate{"response.create", event(), create}), nil
+	return gone
 }
+
+// TakesBack implements wire.Taker.
+func (realtime) TakesBack() bool { return true }
+
+// Place implements wire.Placer.
+func (t *realtimeTalk) Place() string { return strconv.Itoa(t.place) }
 
 // turn returns a turn as items, and notes their ids. The provider's own items are not sent back.
 func (t *realtimeTalk) turn(turn *wire.Turn) (items []any) {
@@ -266,12 +301,12 @@ func (t *realtimeTalk) Heard(name string, event []byte) bool {
 	return true
 }
 
-// Mark implements wire.Talk: the number of items.
+// Mark implements wire.Talk: the number of items, without those that pass.
 func (t *realtimeTalk) Mark(string) string {
 	if t.unsure || len(t.pending) > 0 {
 		return ""
 	}
-	return strconv.Itoa(len(t.items))
+	return strconv.Itoa(len(t.items) - len(t.passing))
 }
 
 // Sure implements wire.Talk.

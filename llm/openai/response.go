@@ -21,7 +21,7 @@ var responseOptions = wire.Named{
 	},
 	Own: []string{
 		"model", "input", "instructions", "stream", "store", "include", "tools", "tool_choice", "previous_response_id", "conversation", "background",
-		"prompt_cache_key", "text.format", "temperature", "top_p", "max_output_tokens", "reasoning.effort",
+		"prompt_cache_key", "text.format", "generate", "stream_id", "temperature", "top_p", "max_output_tokens", "reasoning.effort",
 	},
 }
 
@@ -108,6 +108,8 @@ type responseCreate struct {
 	Type string `json:"type"` // response.create
 	*responseRequest
 	Previous string `json:"previous_response_id,omitempty"`
+	Lane     string `json:"stream_id,omitempty"`
+	Generate *bool  `json:"generate,omitempty"`
 }
 
 // Address implements wire.Talker.
@@ -141,6 +143,28 @@ func (v response) Next(ask *wire.Ask, sent int, parent string) ([]any, error) {
 	}
 	p.Stream = false // it is one in any case
 	return []any{&responseCreate{Type: "response.create", responseRequest: p, Previous: parent}}, nil
+}
+
+// historyLane is the lane of requests for no reply. Each lane keeps its latest response, so that
+// the conversation stays there while replies to what passes come on the lane without a name.
+const historyLane = "history"
+
+// TakesBack implements wire.Taker.
+func (response) TakesBack() bool { return true }
+
+// Lead implements wire.Leader.
+func (v response) Lead(ask *wire.Ask, sent int, parent string) (any, string, error) {
+	req := *ask.Request
+	req.Messages = req.Messages[:len(req.Messages)-req.Passing]
+	lasting := *ask
+	lasting.Request = &req
+	all, err := v.Next(&lasting, sent, parent)
+	if err != nil {
+		return nil, "", err
+	}
+	create, no := all[0].(*responseCreate), false
+	create.Lane, create.Generate = historyLane, &no
+	return create, historyLane, nil
 }
 
 // body returns a request for turns.

@@ -121,6 +121,13 @@ func TestFramesAreTheSDKs(t *testing.T) {
 				p.Input.OfResponse = &responses.ResponseInputParam{own("user", "Three <b>")}
 			},
 		},
+		"what leads": {
+			passing("feed", "One", "Two", "Three <b>"), 3, "resp_1",
+			func(p *responses.ResponsesClientEventResponseCreateParam) {
+				p.PreviousResponseID, p.StreamID, p.Generate = param.NewOpt("resp_1"), param.NewOpt("history"), param.NewOpt(false)
+				p.Input.OfResponse = &responses.ResponseInputParam{own("user", "Three <b>")}
+			},
+		},
 		"results": {
 			llm.Request{Model: "m", Messages: called(t, "two", "ok", ""), Dialect: "cogency", Tools: tools},
 			2, "resp_1",
@@ -138,7 +145,12 @@ func TestFramesAreTheSDKs(t *testing.T) {
 		},
 	} {
 		c.req.Session = ""
-		body, err := v.Next(&wire.Ask{Request: &c.req, Options: &wire.Options{}, Source: "here"}, c.sent, c.parent)
+		ask := &wire.Ask{Request: &c.req, Options: &wire.Options{}, Source: "here"}
+		body, err := v.Next(ask, c.sent, c.parent)
+		if c.req.Passing > 0 {
+			body = make([]any, 1)
+			body[0], _, err = v.Lead(ask, c.sent, c.parent)
+		}
 		if err != nil || len(body) != 1 {
 			t.Fatal(name, err)
 		}
@@ -189,6 +201,115 @@ func TestSessionGoesOn(t *testing.T) {
 		if o := read(t.Context(), s, prompted("One", "reply 1", "Two"), 2); llm.FailureOf(o.Err).Code != llm.CodeLost || len(srv.Seen()) != 3 {
 			t.Errorf("a point that the conversation never had: %+v", o)
 		}
+	})
+}
+
+// passing is a prompt whose last text passes with its request.
+func passing(feeds string, texts ...string) llm.Request {
+	r := prompted(texts...)
+	r.Messages = append(r.Messages, messages.Message{Role: messages.RoleUser, Text: feeds, Holds: messages.HoldsFeeds})
+	r.Passing = 1
+	return r
+}
+
+// What passes is not in the conversation afterwards. Realtime keeps the reply to it; with Responses
+// the next request has it, behind a place that was asked for before.
+func TestSessionTakesBack(t *testing.T) {
+	each(t, func(t *testing.T, api string) {
+		srv := llmtest.NewProvider(t, func(r *llmtest.Request) llmtest.Response {
+			return llmtest.Response{Text: []string{"reply ", fmt.Sprint(r.N)}, Usage: messages.Usage{Input: 100, CacheRead: 90, Output: 5}}
+		})
+		srv.Keep = 1
+		m := keeps(t, srv, spoken(api))
+		if !m.(interface{ TakesBack() bool }).TakesBack() {
+			t.Fatal("nothing is taken back")
+		}
+		s := connect(t, m)
+		stays := api == Realtime
+		o := read(t.Context(), s, passing("feed 1", "One"), 0)
+		if want := map[bool]int64{true: 100, false: 104}[stays]; o.Err != nil || o.Text != "reply 1" || o.Usage.Input != want || o.Usage.Output != 5 {
+			t.Fatalf("%+v", o)
+		}
+		settled(t, s, stays)
+		for n := 2; n < 5; n++ {
+			texts := []string{"One"}
+			for i := 1; i < n; i++ {
+				texts = append(texts, fmt.Sprint("reply ", i), fmt.Sprint("More ", i+1))
+			}
+			sent := 2 * (n - 1) // what stood in front of the last feed
+			if stays {
+				sent++
+			}
+			feed := fmt.Sprint("feed ", n)
+			if o := read(t.Context(), s, passing(feed, texts...), sent); o.Err != nil || o.Text != fmt.Sprint("reply ", n) {
+				t.Fatalf("%+v", o)
+			}
+			settled(t, s, stays)
+			var has []string
+			for _, i := range srv.Seen()[n-1].All {
+				has = append(has, i.Text)
+			}
+			if got, want := strings.Join(has, "|"), "Be brief.|"+strings.Join(texts, "|")+"|"+feed; got != want {
+				t.Fatalf("the provider has %s, want %s", got, want)
+			}
+		}
+		// Without anything that passes it goes on from the same place.
+		if o := read(t.Context(), s, prompted("One", "reply 1", "More 2", "reply 2", "More 3", "reply 3", "More 4", "another", "Five"), 8); o.Err != nil {
+			t.Fatalf("%+v", o)
+		}
+		settled(t, s, true)
+		if leads := map[bool]int{false: 4}[stays]; srv.Leads() != leads {
+			t.Errorf("%d requests led to another, want %d", srv.Leads(), leads)
+		}
+	})
+}
+
+// A request that leads to another can fail as any other. Where it is why, what passes would stay.
+func TestSessionLeadFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		lead, code string
+		kind       llm.Kind
+		ended      bool
+	}{
+		"it is unknown":        {"refuse", llm.CodePassing, llm.KindRequest, false},
+		"it is answered":       {"answer", llm.CodePassing, llm.KindRequest, true},
+		"it is forgotten":      {"forget", llm.CodePassing, llm.KindRequest, false},
+		"the provider broke":   {"server_error", "server_error", llm.KindServer, false},
+		"too much in a minute": {"rate_limit_exceeded", "rate_limit_exceeded", llm.KindRateLimit, false},
+		"another connection":   {llm.CodeLimit, llm.CodeLimit, llm.KindRequest, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"Hi."}} })
+			srv.Lead = c.lead
+			s := connect(t, keeps(t, srv, nil))
+			o := read(t.Context(), s, passing("feed", "One"), 0)
+			if f := llm.FailureOf(o.Err); f.Code != c.code || o.Text != "" || s.Ended() != c.ended || strings.Contains(fmt.Sprint(o.Err), "SECRET") {
+				t.Fatalf("%+v, ended %v: %v", f, s.Ended(), o.Err)
+			} else if f.Kind != c.kind && c.code != llm.CodeLimit {
+				t.Errorf("kind %s", f.Kind)
+			}
+			if c.ended {
+				return
+			}
+			if o := read(t.Context(), s, prompted("One"), 0); o.Err != nil || o.Text != "Hi." {
+				t.Errorf("everything at once: %+v", o)
+			}
+		})
+	}
+	t.Run("it is cancelled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := llmtest.NewPipedProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"Hi."}} })
+			srv.Lead = "hang"
+			s := connect(t, keeps(t, srv, nil))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if o := read(ctx, s, passing("feed", "One"), 0); o.Err != nil || o.Finish != messages.FinishCancelled {
+				t.Errorf("%+v", o)
+			}
+			if kept, err := s.Settle(t.Context()); kept || err == nil || !s.Ended() {
+				t.Errorf("settled as %v, %v", kept, err)
+			}
+		})
 	})
 }
 

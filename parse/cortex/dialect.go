@@ -34,6 +34,9 @@ type Dialect struct {
 	Extensions Extensions
 	// Templates are those of the agent, by name, for ExtTemplates. They are not changed.
 	Templates map[string]*Template
+	// FeedsLast says that feeds end the prompt, so that the prompts of a run grow in front of
+	// them.
+	FeedsLast bool
 	// Kept is how many bytes of the results of a finished run the model still sees: none in
 	// version 1, and none when it is not above 0.
 	Kept int
@@ -58,9 +61,9 @@ const maxTurns = 10
 func (Dialect) Name() string { return "cortex" }
 
 // Traits has InStreamActions, because actions start while the reply streams. A prompt does not
-// simply extend the one before: thoughts leave it after their run, and feeds change.
+// extend the one before while feeds, which change, stand in front of the conversation.
 func (x Dialect) Traits() messages.Traits {
-	return messages.Traits{Unseen: x.readsOn(), InStreamActions: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+	return messages.Traits{Unseen: x.readsOn(), InStreamActions: true, AppendOnly: x.FeedsLast, MaxTurns: maxTurns, Busy: messages.Enqueue}
 }
 
 // readsOn reports whether a response without the attribute final is final only if no action

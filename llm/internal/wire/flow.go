@@ -50,6 +50,7 @@ type flow struct {
 	phase phase
 	id    string // of the response, once known
 	last  string // of the one before
+	lane  string // of the request; "" is the one that has no name
 }
 
 type phase uint8
@@ -70,8 +71,8 @@ const (
 	breaks                // the connection cannot be trusted any more
 )
 
-// ask notes that a request is sent.
-func (f *flow) ask() { f.phase, f.id = waiting, "" }
+// ask notes that a request is sent, on a lane of the connection.
+func (f *flow) ask(lane string) { f.phase, f.id, f.lane = waiting, "", lane }
 
 // take judges an event. Events of a response come between its first and its last, and those
 // between name it or nothing.
@@ -80,7 +81,7 @@ func (f *flow) take(h *head) verdict {
 	switch {
 	case h.Type == "":
 		return breaks
-	case h.Stream != "", f.phase == quiet, id != "" && id == f.last:
+	case h.Stream != "" && h.Stream != f.lane, f.phase == quiet, id != "" && id == f.last:
 		return stray
 	case f.phase == waiting && h.opens() && id != "":
 		f.phase, f.id = speaking, id

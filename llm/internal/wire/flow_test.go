@@ -51,7 +51,7 @@ func TestFlow(t *testing.T) {
 		var f flow
 		for i, s := range steps {
 			if s.event == "" {
-				f.ask()
+				f.ask("")
 				continue
 			}
 			var h head

@@ -31,6 +31,30 @@ type Talker interface {
 // TalksParts reports that conversations take the parts that TakesPart allows.
 func (*Talking) TalksParts() bool { return true }
 
+// Taker is an optional interface of a Talker: its Talks are a Leader, or a Placer.
+type Taker interface{ TakesBack() bool }
+
+// TakesBack reports whether conversations take back what passes (llm.Request.Passing).
+func (m *Talking) TakesBack() bool {
+	t, ok := m.cfg.Vendor.(Taker)
+	return ok && t.TakesBack()
+}
+
+// Leader is a Talk of a provider that keeps the place in front of what passes only if something
+// ended there: so that a request leads, whose reply is nothing.
+type Leader interface {
+	// Lead is Next of a request for no reply to the messages in front of those that pass, and the
+	// lane that it goes on.
+	Lead(ask *Ask, sent int, from string) (event any, lane string, err error)
+}
+
+// Placer is a Talk of a provider that takes back what it is told to. The reply to what passes
+// stays.
+type Placer interface {
+	// Place returns the mark of the place in front of what passes, of the latest Next.
+	Place() string
+}
+
 // Talk is what a Talker keeps of one connection. One goroutine at a time calls it.
 type Talk interface {
 	// Next returns the request for a reply to the messages behind the first sent: events for
@@ -181,6 +205,7 @@ type session struct {
 	dropped  bool          // something of that reply was not taken
 	open     bool          // the end of the last reply is not known
 	kept     bool          // the conversation has the last reply
+	apart    bool          // it does not get it, because that stands behind what passes
 	oversize bool          // an event was over its bound
 	parent   point         // of the last request
 	latest   point         // after its reply
@@ -325,7 +350,7 @@ func (s *session) settle(kept bool) {
 	if kept {
 		s.latest.id = s.talk.Mark(s.flow.last)
 	}
-	if s.kept = kept && s.latest.id != ""; !s.kept {
+	if s.kept = kept && s.latest.id != "" && !s.apart; !s.kept {
 		s.latest = point{}
 	}
 	if s.settled != nil {
@@ -421,12 +446,32 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 		yield(llm.Chunk{}, lost())
 		return
 	}
+	lasting := len(req.Messages) - req.Passing
+	leader, leads := s.talk.(Leader)
+	if leads = leads && req.Passing > 0; leads && sent < lasting {
+		led, failure := s.lead(ctx, leader, x, req, sent, from)
+		if r.ahead = led; ctx.Err() != nil {
+			c := llm.Chunk{Finish: messages.FinishCancelled}
+			s.m.price(&c, led, req.Model)
+			yield(c, nil)
+			return
+		}
+		if failure != nil {
+			yield(llm.Chunk{}, failure)
+			return
+		}
+		from, _ = s.from(lasting)
+		sent = lasting
+	}
 	frames, err := s.frames(x, req, sent, from.id)
 	if err != nil {
 		yield(llm.Chunk{}, s.m.fail(ctx, x, r, err))
 		return
 	}
-	in := s.begin(from, len(req.Messages))
+	if p, ok := s.talk.(Placer); ok && req.Passing > 0 {
+		from = point{lasting, p.Place()}
+	}
+	in := s.begin(from, lasting, "", leads)
 	defer s.leave(in)
 	x.sent = true
 	written, err := s.write(ctx, frames)
@@ -455,11 +500,78 @@ func (s *session) converse(ctx context.Context, req *llm.Request, sent int, yiel
 		s.mu.Lock()
 		sure := s.talk.Sure()
 		s.mu.Unlock()
-		if f := llm.FailureOf(failure); f.NextKey || f.Kind == llm.KindAuth || !sure || s.fixed != nil {
+		f := llm.FailureOf(failure)
+		if leads && f.Code == llm.CodeLost {
+			failure = stays()
+		}
+		if f.NextKey || f.Kind == llm.KindAuth || !sure || s.fixed != nil {
 			s.stop() // the next connection takes the next key
 		}
 		yield(llm.Chunk{}, failure)
 	}
+}
+
+// lead has the conversation take the messages in front of those that pass, behind the first sent,
+// and returns what that has used. The error is that of a stream.
+func (s *session) lead(ctx context.Context, leader Leader, x *exchange, req *llm.Request, sent int, from point) (messages.Usage, error) {
+	r := &Reply{}
+	r.writes(req)
+	options, err := s.m.cfg.Tuning.of(req)
+	var frame []byte
+	var event any
+	lane := ""
+	if err == nil {
+		s.mu.Lock()
+		event, lane, err = leader.Lead(&Ask{Request: req, Options: options, Source: s.m.source(req)}, sent, from.id)
+		s.mu.Unlock()
+	}
+	if err == nil {
+		frame, err = frameOf(event)
+	}
+	if err == nil && len(options.Extra) > 0 {
+		frame, err = merged(frame, options.Extra)
+	}
+	if err != nil {
+		return messages.Usage{}, s.m.fail(ctx, x, r, err)
+	}
+	in := s.begin(from, len(req.Messages)-req.Passing-1, lane, false) // the place behind its reply is the one behind them
+	defer s.leave(in)
+	x.sent = true
+	frames := [][]byte{frame}
+	if written, err := s.write(ctx, frames); err != nil {
+		written()
+		s.stop()
+		return messages.Usage{}, s.m.fail(ctx, x, r, err)
+	}
+	spoke := false
+	s.take(ctx, in, r, req, s.m.cfg.FirstByte+patience(frames), func(c llm.Chunk, _ error) bool {
+		spoke = spoke || len(c.Text) > 0
+		return !spoke
+	})
+	rest, _ := r.rest("")
+	switch spoke = spoke || len(bytes.TrimSpace(rest)) > 0; {
+	case ctx.Err() != nil:
+		return r.usage, nil
+	case spoke: // it knows no such request, and answers
+		s.stop()
+		return r.usage, stays()
+	case r.failed == nil && r.finish == messages.FinishComplete:
+		return r.usage, nil
+	}
+	s.forget()
+	failure := s.m.fail(ctx, x, r, nil)
+	switch f := llm.FailureOf(failure); {
+	case f.NextKey || f.Kind == llm.KindAuth:
+		s.stop()
+	case f.Kind == llm.KindRequest && f.Code != llm.CodeLost && f.Code != llm.CodeLimit:
+		return r.usage, stays()
+	}
+	return r.usage, failure
+}
+
+// stays is the failure of a request whose passing part the provider does not take back.
+func stays() error {
+	return llm.Fail(llm.Failure{Kind: llm.KindRequest, Code: llm.CodePassing}, "the provider does not take back what passes with a request")
 }
 
 // write sends a request. Of several events the last ones may be on their way when it returns, so
@@ -561,14 +673,15 @@ func (s *session) from(sent int) (point, bool) {
 	return point{}, false
 }
 
-// begin makes ready for the reply to a prompt of n messages.
-func (s *session) begin(from point, n int) *reader {
+// begin makes ready for the reply to a prompt of n messages that do not pass, on a lane. apart
+// reports whether it stands behind others, which do.
+func (s *session) begin(from point, n int, lane string, apart bool) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := &reader{events: make(chan arrival), left: make(chan struct{})}
-	s.flow.ask()
+	s.flow.ask(lane)
 	s.used = true
-	s.reader, s.parent, s.latest, s.kept, s.dropped, s.open = in, from, point{n: n + 1}, false, false, true
+	s.reader, s.parent, s.latest, s.kept, s.dropped, s.open, s.apart = in, from, point{n: n + 1}, false, false, true, apart
 	return in
 }
 

@@ -22,7 +22,7 @@ func TestEndBesideALeave(t *testing.T) {
 		for range 100 {
 			s := &session{over: make(chan struct{}), talk: byID{}}
 			s.ctx, s.stop = context.WithCancel(t.Context())
-			in := s.begin(point{}, 1)
+			in := s.begin(point{}, 1, "", false)
 			said := make(chan struct{})
 			go func() {
 				defer close(said)

@@ -121,6 +121,7 @@ type Reply struct {
 	prompt    int64 // bytes of it
 	delivered int64 // bytes of text
 	told      messages.Usage
+	ahead     messages.Usage // of what led to the request
 }
 
 // Text appends the content of a JSON string literal; null is no text. From a list of parts it
@@ -227,6 +228,8 @@ func (r *Reply) estimate() messages.Usage {
 		// The provider's count at the beginning is a part of the total.
 		u.Output, u.Estimated = max(u.Output, estimate(r.delivered)), true
 	}
+	u.Input, u.Output = u.Input+r.ahead.Input, u.Output+r.ahead.Output
+	u.CacheRead, u.CacheWrite = u.CacheRead+r.ahead.CacheRead, u.CacheWrite+r.ahead.CacheWrite
 	return u
 }
 
