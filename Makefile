@@ -81,7 +81,11 @@ LITE        = $(PLAIN) run -tags lite ./cmd/stile
 LONG        = ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
 # What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
 VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
-WITHVENDORS = Provider|SharedJournal|Tracing|Native|ModelOptions
+# Of these packages make long runs the tests of files that make test leaves out, or runs
+# without Node where there is none.
+CLIENTS     = ./cmd/stile ./host ./tests ./tools/mcp
+CLIENTTESTS = $(shell grep -lE '^//go:build.*!lite|:= installed|"node"|STILE_TEST_MCP' $(addsuffix /*_test.go,$(CLIENTS)) | \
+                xargs grep -hoE '^func (Test|Example)[A-Za-z0-9_]*' | cut -c6- | grep -v '^TestMain$$' | sort -u | paste -sd '|')
 # make lint has all of vet, so go test need not run a part of it. A package has more than
 # its ten minutes: on a machine that is busy with other things the slowest took them all.
 GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
@@ -160,8 +164,7 @@ long: clients
 	$(MAKE) kubecheck
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
-	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
-	$(MAKE) soak SOAKTIME=40s
+	$(MAKE) soak SOAKTIME=25s
 	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME)
 
 # The manifests for Kubernetes, in a module of its own: its types are no dependency of ours.
@@ -170,8 +173,8 @@ kubecheck:
 
 # The last lines say with what of others the tests ran, or how to have that done.
 clients: mcp-servers node-packages
-	$(GOTEST) ./clients/js ./host ./tools/mcp
-	$(GOTEST) -run '^TestMCPNode$$' ./tests
+	$(GOTEST) ./clients/js ./host/internal/page
+	$(GOTEST) -run '^($(CLIENTTESTS))$$' $(CLIENTS)
 	@$(GOTEST) -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
 
 # Of docs/console.md and the README.
@@ -191,7 +194,7 @@ fuzz:
 
 crash-sweep:
 	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
-	$(GO) test -count=1 -timeout 60m -v -run 'TestEveryBit|TestPowerFailure' ./journal/sqlite -args -exhaustive $(BITFLAGS)
+	$(GO) test -count=1 -timeout 60m -v -run 'TestEveryBit|TestPowerFailure|TestFailedSync' ./journal/sqlite -args -exhaustive $(BITFLAGS)
 
 history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)

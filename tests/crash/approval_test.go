@@ -26,7 +26,7 @@ type desk struct {
 }
 
 // newDesk makes one whose questions expire after wait. The pass behind an approved search
-// hangs for a minute, once.
+// hangs for a minute, once; the one behind a denied search does not.
 func newDesk(t *testing.T, wait string) *desk {
 	t.Helper()
 	bin, err := binary()
@@ -40,6 +40,7 @@ func newDesk(t *testing.T, wait string) *desk {
 		"desk.jsonl": `{"chunks":[{"text":"Shall I look?\n<action:search query=\"trains\">\n"}]}` + "\n" +
 			`{"chunks":[{"text":"There are\n"},{"at_ms":60000,"text":"trains."}]}` + "\n" +
 			`{"chunks":[{"text":"There are trains."}]}` + "\n" +
+			`{"match":{"contains":"denied"},"chunks":[{"text":"Then I do not look."}]}` + "\n" +
 			`{"match":{"contains":"goodbye"},"chunks":[{"text":"Goodbye."}]}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(agent, name), []byte(text), 0o600); err != nil {
