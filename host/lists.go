@@ -82,9 +82,6 @@ type sessionChange struct {
 // maxLooked bounds the sessions that one request for a list looks at.
 const maxLooked = 10_000
 
-// maxJudged bounds those whose last run it reads.
-const maxJudged = 1000
-
 type listIn struct {
 	After        string    `query:"after" maxLength:"128" doc:"next of the page before; an id lists by id behind it"`
 	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
@@ -95,7 +92,7 @@ type listIn struct {
 	Q            string    `query:"q" maxLength:"200" doc:"only sessions whose title contains this, in letters of either case"`
 	CreatedAfter time.Time `query:"created_after" doc:"only sessions that were created later"`
 	UpdatedAfter time.Time `query:"updated_after" doc:"only sessions that changed later"`
-	Decision     string    `query:"decision" enum:"DONE,ABORT,HALT" doc:"only sessions whose last run has ended so; a request looks at 1,000 sessions at most then"`
+	Decision     string    `query:"decision" enum:"DONE,ABORT,HALT" doc:"only sessions whose last run has ended so"`
 	Last         bool      `query:"last" doc:"with the decision of each session's last run"`
 	Ephemeral    bool      `query:"ephemeral" doc:"also conversations that clients of OpenAI began without a session"`
 }
@@ -179,10 +176,8 @@ func (s *Server) list(ctx context.Context, in *listIn) (*answered[sessionList], 
 			return nil, err
 		}
 	}
-	most := maxLooked
-	if in.Decision != "" {
-		most = maxJudged
-	}
+	q.Decision = messages.Decision(in.Decision)
+	const most = maxLooked
 	out := answered[sessionList]{Body: sessionList{Sessions: []sessionView{}}}
 	for looked, hidden := 0, 0; ; {
 		q.Limit = min(in.Limit+1-len(out.Body.Sessions)+hidden, most) // one more says whether there is a page behind
@@ -212,15 +207,11 @@ func (s *Server) list(ctx context.Context, in *listIn) (*answered[sessionList], 
 				continue
 			}
 			if in.Last || in.Decision != "" {
-				if v.Decision, v.Code, err = s.lastRun(ctx, &l.Head); err != nil {
-					return nil, err
-				}
-			}
-			if in.Decision != "" && v.Decision != in.Decision {
-				continue
+				decision, code := l.Last()
+				v.Decision, v.Code = string(decision), string(code)
 			}
 			v.Agent, v.AgentKnown, v.Title, v.Tags = l.Agent, s.rt.Knows(l), l.Title, l.Tags
-			v.Created, v.Updated = instant(l.Created), instant(l.Updated)
+			v.Created, v.Updated, v.Parent, v.Origin = instant(l.Created), instant(l.Updated), idOf(l.Parent), idOf(l.Origin)
 			out.Body.Sessions = append(out.Body.Sessions, v)
 		}
 		if len(page) < q.Limit {

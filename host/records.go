@@ -58,23 +58,6 @@ func (s *Server) recordRoutes() {
 		})
 }
 
-// lastRun is the decision of a session's last run, once it has ended.
-func (s *Server) lastRun(ctx context.Context, h *stile.Head) (decision, code string, err error) {
-	if h.Run == 0 || h.Open {
-		return "", "", nil
-	}
-	q := stile.RecordQuery{Kinds: []stile.Kind{messages.KindRunEnd}, Latest: 1}
-	for r, err := range s.rt.Archive().Query(ctx, h.Inc, q) {
-		if err != nil {
-			return "", "", err
-		}
-		if b, ok := r.Body.(*messages.RunEnd); ok { // an erased one says nothing
-			decision, code = string(b.Decision), string(b.Reason)
-		}
-	}
-	return decision, code, nil
-}
-
 // waitingCall is a call that waits for approval, with the session that it is of.
 type waitingCall struct {
 	Session string `json:"session"`

@@ -63,6 +63,8 @@ type sessionView struct {
 	Updated    string   `json:"updated,omitempty" format:"date-time" doc:"when an input came, a run began, waited or ended, or the session was described or closed, last"`
 	Title      string   `json:"title,omitempty"`
 	Tags       []string `json:"tags,omitempty" doc:"key or key=value, sorted"`
+	Parent     string   `json:"parent,omitempty" doc:"id of the session that it works for"`
+	Origin     string   `json:"origin,omitempty" doc:"id of the session that it continues as a fork"`
 	Decision   string   `json:"decision,omitempty" enum:"DONE,ABORT,HALT" doc:"of the last run, once it has ended; in lists with last=true"`
 	Code       string   `json:"code,omitempty" doc:"why, for HALT; in lists with last=true"`
 }
@@ -189,7 +191,7 @@ func (s *Server) viewOf(ctx context.Context, id string, h stile.Head) (sessionVi
 	}
 	v, err := s.headView(ctx, id, h)
 	v.Agent, v.AgentKnown, v.Title, v.Tags = l.Agent, s.rt.Knows(l), l.Title, l.Tags
-	v.Created, v.Updated = instant(l.Created), instant(l.Updated)
+	v.Created, v.Updated, v.Parent, v.Origin = instant(l.Created), instant(l.Updated), idOf(l.Parent), idOf(l.Origin)
 	return v, err
 }
 

@@ -28,6 +28,23 @@ type Listing struct {
 	Title     string
 	Tags      []string
 	Described int64
+	// Decision and Code are of the record at Ended, the last run.end: zero for none or an
+	// erased one. How the last run has ended is what Last says: it may be open.
+	Decision messages.Decision
+	Code     messages.Code
+	Ended    int64
+	// Parent is the SID of the session that this one works for, Origin the SID of the one that
+	// it continues as a fork; "" for none, or when the first record was erased.
+	Parent, Origin string
+}
+
+// Last returns how the last run has ended; zero values before a run has ended, while one is
+// open, and when that record was erased.
+func (l *Listing) Last() (messages.Decision, messages.Code) {
+	if l.Open || l.Run == 0 {
+		return "", ""
+	}
+	return l.Decision, l.Code
 }
 
 // Fold updates the listing with records of the session, in order, and reports whether they
@@ -49,7 +66,11 @@ func (l *Listing) Fold(recs []*messages.Record) (changed bool) {
 		switch b := typed.Body.(type) {
 		case *messages.SessionOpened:
 			l.Agent, l.Manifest = listable(b.Name), b.Manifest
+			if b.Parent != nil {
+				l.Parent = listable(b.Parent.SID)
+			}
 			if b.Origin != nil { // its records keep the times of the original
+				l.Origin = listable(b.Origin.SID)
 				if id := r.Inc; id.Version() == 7 {
 					sec, nsec := id.Time().UnixTime()
 					l.Created = time.Unix(sec, nsec).UTC()
@@ -60,9 +81,19 @@ func (l *Listing) Fold(recs []*messages.Record) (changed bool) {
 			if b.Validate() == nil { // an import may bring anything
 				l.Title, l.Tags = b.Title, b.Tags
 			}
+		case *messages.RunEnd:
+			l.Decision, l.Code, l.Ended = "", "", r.Seq
+			switch b.Decision {
+			case messages.Done, messages.Abort, messages.Halt: // an import may bring anything
+				l.Decision, l.Code = b.Decision, messages.Code(listable(string(b.Reason)))
+			case messages.Continue: // ends no run
+			}
 		case *messages.Undecoded: // erased: what was said before it does not come back
-			if b.Of == messages.KindDescribed {
+			switch b.Of {
+			case messages.KindDescribed:
 				l.Title, l.Tags, l.Described = "", nil, 0
+			case messages.KindRunEnd:
+				l.Decision, l.Code, l.Ended = "", "", r.Seq
 			}
 		}
 	}
@@ -94,7 +125,10 @@ func listable(s string) string {
 // erased.
 func (l *Listing) Forget(from, to int64) {
 	if from <= 1 && to >= 1 {
-		l.Agent, l.Manifest = "", messages.Digest{}
+		l.Agent, l.Manifest, l.Parent, l.Origin = "", messages.Digest{}, "", ""
+	}
+	if l.Ended >= from && l.Ended <= to {
+		l.Decision, l.Code = "", ""
 	}
 	if l.Described >= from && l.Described <= to {
 		l.Title, l.Tags, l.Described = "", nil, 0
@@ -110,6 +144,8 @@ func (q *Query) Lists(l *Listing) bool {
 		return false
 	case q.Agent != "" && l.Agent != q.Agent, !strings.Contains(strings.ToLower(l.Title), strings.ToLower(q.Title)):
 		return false
+	case q.Decision != "" && !l.endedWith(q.Decision):
+		return false
 	case !q.CreatedAfter.IsZero() && !l.Created.After(q.CreatedAfter), !q.UpdatedAfter.IsZero() && !l.Updated.After(q.UpdatedAfter):
 		return false
 	}
@@ -119,6 +155,11 @@ func (q *Query) Lists(l *Listing) bool {
 		}
 	}
 	return true
+}
+
+func (l *Listing) endedWith(d messages.Decision) bool {
+	last, _ := l.Last()
+	return last == d
 }
 
 // Listed compares two listings in the order of lists: the one that changed last is first.

@@ -232,6 +232,8 @@ type Query struct {
 	Tags []string
 	// Title is a part of the title, in letters of either case.
 	Title string
+	// Decision is how the last run must have ended: messages.Done, Abort or Halt.
+	Decision messages.Decision
 	// Suspended selects sessions with a turn that waits for an approval.
 	Suspended bool
 	// CreatedAfter and UpdatedAfter select sessions that were created, or changed, later.

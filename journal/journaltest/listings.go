@@ -23,7 +23,7 @@ func listings(t *testing.T, s journal.Store) {
 		sid := fmt.Sprintf("%s:%s:%d", pickOf(rng, "acme", "acme", "zeta"), pickOf(rng, "ann", "an", "bob"), n)
 		ses := specimen.Start(t, sid, n+1)
 		all = append(all, ses)
-		specimen.Must(t, s, ses.Batch(&messages.SessionOpened{Name: pickOf(rng, "clerk", "ledger", "", "na\x00me"), Manifest: specimen.NewBlob("m").Digest}))
+		specimen.Must(t, s, ses.Batch(&messages.SessionOpened{Name: pickOf(rng, "clerk", "ledger", "", "na\x00me"), Manifest: specimen.NewBlob("m").Digest, Parent: pickOf(rng, nil, &messages.ParentLink{SID: "acme:ann:p"})}))
 	}
 	for range 120 {
 		ses := all[rng.IntN(len(all))]
@@ -57,7 +57,8 @@ func listings(t *testing.T, s journal.Store) {
 		case 7:
 			specimen.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: "2030-01-01T00:00:00Z"}))
 		case 8:
-			specimen.Must(t, s, ses.Batch(&messages.TurnRestored{}, &messages.RunEnd{}))
+			end := pickOf(rng, &messages.RunEnd{}, &messages.RunEnd{Decision: messages.Done}, &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrQuota}, &messages.RunEnd{Decision: "x\x00y", Reason: "\x00"})
+			specimen.Must(t, s, ses.Batch(&messages.TurnRestored{}, &messages.RunBegin{}, end))
 		default:
 			specimen.Must(t, s, ses.Batch(&messages.Input{Text: "hello"}), ses.Notes(1))
 		}
@@ -66,7 +67,7 @@ func listings(t *testing.T, s journal.Store) {
 		q := journal.Query{
 			Prefix: pickOf(rng, "", "", "acme:", "acme:ann:", "acme:an", "acme:ann:1", "zeta:bob:", "none:"),
 			Agent:  pickOf(rng, "", "", "clerk", "ledger", "none"), Title: pickOf(rng, "", "", "bill", "ÄRGER", "%", "none"),
-			Retired: rng.IntN(2) == 0, Pending: rng.IntN(5) == 0, Suspended: rng.IntN(5) == 0, Limit: 1 + rng.IntN(9),
+			Retired: rng.IntN(2) == 0, Pending: rng.IntN(5) == 0, Suspended: rng.IntN(5) == 0, Decision: pickOf(rng, "", "", messages.Done, messages.Halt, "none"), Limit: 1 + rng.IntN(9),
 		}
 		for rng.IntN(3) == 0 {
 			q.Tags = append(q.Tags, pickOf(rng, "arm", "arm=a", "ar", "urgent", "größe=ü"))
@@ -132,6 +133,16 @@ func listingErased(t *testing.T, s journal.Store) {
 	if l := one(); l.Title != "" || l.Tags != nil || l.Described != 0 || l.Agent != "clerk" {
 		t.Fatalf("an erased description: %+v", l)
 	}
+	specimen.Must(t, s, ses.Batch(&messages.RunBegin{}, &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrQuota}))
+	if d, c := ptr(one()).Last(); d != messages.Halt || c != messages.ErrQuota {
+		t.Fatalf("ended %s %s", d, c)
+	}
+	if _, err := s.Erase(ctx, ses.Inc, 5, 5); err != nil {
+		t.Fatal(err)
+	}
+	if d, c := ptr(one()).Last(); d != "" || c != "" {
+		t.Fatalf("an erased end: %s %s", d, c)
+	}
 	specimen.Must(t, s, ses.Batch(&messages.SessionDescribed{Title: "again"}))
 	if _, err := s.Erase(ctx, ses.Inc, 0, 0); err != nil {
 		t.Fatal(err)
@@ -147,7 +158,7 @@ func listingErased(t *testing.T, s journal.Store) {
 	fork.Inc[0] = 2 // the year 2059
 	fork = specimen.Continue(t, journal.NewHead(fork.SID, fork.Inc), nil)
 	specimen.Must(t, s, fork.Batch(&messages.SessionOpened{Origin: &messages.ForkOrigin{SID: "acme:ann:a"}}))
-	if l := one(); l.Created.Year() != 2059 || !l.Updated.Equal(l.Created) {
+	if l := one(); l.Created.Year() != 2059 || l.Origin != "acme:ann:a" || !l.Updated.Equal(l.Created) {
 		t.Fatalf("a fork: %+v", l)
 	}
 	if err := s.Delete(ctx, fork.Inc); err != nil {
@@ -157,6 +168,8 @@ func listingErased(t *testing.T, s journal.Store) {
 		t.Fatalf("a deleted session: %v, %v", page, err)
 	}
 }
+
+func ptr[T any](v T) *T { return &v }
 
 func described(rng *rand.Rand) *messages.SessionDescribed {
 	b := &messages.SessionDescribed{Title: pickOf(rng, "", "The Bill", "Ärger", "100%", "x\x00y")}
@@ -168,4 +181,4 @@ func described(rng *rand.Rand) *messages.SessionDescribed {
 	return b
 }
 
-func pickOf(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from))] }
+func pickOf[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }

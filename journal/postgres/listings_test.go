@@ -22,13 +22,13 @@ func TestOpenMigratesListings(t *testing.T) {
 	opts := Options{URL: u, Schema: postgrestest.Schema(t, u)}
 	s := open(t, opts)
 	ses, named, odd := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "acme:ann:b", 2), specimen.Start(t, "acme:ann:c", 3)
-	specimen.Must(t, s, ses.Notes(3), named.Batch(&messages.SessionOpened{Name: "clerk", Manifest: messages.Digest{7}}, &messages.Input{Text: "x"}),
+	specimen.Must(t, s, ses.Notes(3), named.Batch(&messages.SessionOpened{Name: "clerk", Manifest: messages.Digest{7}, Parent: &messages.ParentLink{SID: "acme:ann:p"}}, &messages.Input{Text: "x"}, &messages.RunBegin{}, &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrQuota}),
 		odd.Batch(&messages.SessionOpened{Name: "a\x00b"}, &messages.Input{Text: "x"}))
 	if _, err := s.Erase(ctx, ses.Inc, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	listed, err := journal.Listings(ctx, s, journal.Query{Prefix: "acme:ann:"})
-	if err != nil || len(listed) != 2 || listed[1].Agent != "clerk" {
+	if err != nil || len(listed) != 2 || listed[0].Agent != "clerk" || listed[0].Code != messages.ErrQuota {
 		t.Fatal(listed, err)
 	}
 	var later string // tables of the formats behind the second
@@ -71,7 +71,7 @@ func TestListingsReadTheirPage(t *testing.T) {
 				t.Fatalf("%d listings, %v", len(page), err)
 			}
 			q.AfterUpdated, q.AfterInc = page[49].Updated, page[49].Inc
-			stmt, args := sqlstore.ListingsStatement(&d, &q)
+			stmt, args := sqlstore.ListingsStatement(&d, &q, sqlstore.Narrow{})
 			var plan []byte
 			if err := s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+stmt, args...).Scan(&plan); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 var statements = sqlstore.Shape{
 	Table: "heads", Records: sqlstore.Columns("records"), Recall: sqlstore.Columns("recall"),
-	Live: "h.live", Waiting: "h.wake = 0 AND (h.open OR h.queued > 0)", Suspended: "h.wake > 0",
+	Live: "h.live", Waiting: "h.wake = 0 AND (h.open OR h.queued > 0)", Suspended: "h.wake > 0", Ended: "NOT h.open AND h.run > 0",
 	Last: "chr(1114111)", Locked: " FOR UPDATE",
 }.Statements()
 

@@ -266,7 +266,8 @@ func apply(ctx context.Context, path, increment string) (erased bool, err error)
 				DELETE FROM main.meta WHERE key IN (SELECT key FROM m.removed_meta);
 				UPDATE main.sessions SET live = 0 WHERE id IN (SELECT id FROM m.sessions);
 				INSERT OR REPLACE INTO main.sessions SELECT * FROM m.sessions;
-				INSERT OR REPLACE INTO main.listings SELECT * FROM m.listings;
+				DELETE FROM main.listings WHERE session IN (SELECT session FROM m.listings);
+				INSERT INTO main.listings SELECT * FROM m.listings;
 				INSERT OR REPLACE INTO main.meta SELECT * FROM m.meta;
 				INSERT INTO main.records SELECT * FROM m.records;
 				INSERT OR IGNORE INTO main.blobs (session, digest, data) SELECT session, digest, data FROM m.blobs;

@@ -25,7 +25,7 @@ func rowsOf(t *testing.T, path string) (rows []string) {
 			"SELECT 'session', id, hex(inc), sid, live, seq, hex(hash), epoch, run, turn, open, queued, closed, wake FROM sessions ORDER BY id",
 			"SELECT 'record', id, pos, epoch, run, turn, type, ts, coalesce(hex(salt), '-'), coalesce(body, '-'), coalesce(hex(digest), '-'), hex(hash), coalesce(kid, '-'), coalesce(hex(sig), '-') FROM records ORDER BY pos",
 			"SELECT 'blob', session, hex(digest), hex(data) FROM blobs ORDER BY session, digest",
-			"SELECT 'listing', session, hex(inc), owner, agent, coalesce(hex(manifest), '-'), created, changed, title, folded, tags, described FROM listings ORDER BY session",
+			"SELECT 'listing', session, hex(inc), owner, agent, coalesce(hex(manifest), '-'), created, changed, title, folded, tags, described, decision, code, ended, parent, origin FROM listings ORDER BY session",
 			"SELECT 'meta', key, hex(value) FROM meta ORDER BY key",
 		} {
 			found, err := db.QueryContext(ctx, query)

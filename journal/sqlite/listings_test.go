@@ -8,7 +8,9 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // looked counts the rows of listings that statements have read.
@@ -32,7 +34,7 @@ func TestListingsReadTheirPage(t *testing.T) {
 		`INSERT INTO listings (session, inc, owner, agent, created, changed, title, folded, tags, described)
 			SELECT id, inc, substr(sid, 1, 9), 'clerk', id, (id * 7919) % 100003, '', '', '', 0 FROM sessions`,
 		"ALTER TABLE listings RENAME TO kept",
-		`CREATE VIEW listings AS SELECT session, inc, owner, looked_at(agent) AS agent, manifest, created, changed, title, folded, tags, described FROM kept`,
+		`CREATE VIEW listings AS SELECT session, inc, owner, looked_at(agent) AS agent, manifest, created, changed, title, folded, tags, described, decision, code, ended, parent, origin FROM kept`,
 	} {
 		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
 			t.Fatal(err)
@@ -60,5 +62,90 @@ func TestListingsReadTheirPage(t *testing.T) {
 				last = nil
 			}
 		}
+	}
+}
+
+// A search of titles, and a filter by a decision that is rare, read little more than what they find.
+func TestFiltersReadWhatTheyFind(t *testing.T) {
+	s := open(t, Options{Path: t.TempDir()})
+	defer s.Close()
+	for _, q := range []string{
+		`INSERT INTO sessions (id, inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed)
+			WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+			SELECT i, unhex(printf('01930000000070008000%012x', i)), 'acme:ann:' || i, 1, 1, zeroblob(32), 1, 1, 0, 0, 0, 0 FROM n`,
+		`INSERT INTO listings (session, inc, owner, agent, created, changed, title, folded, tags, described, decision)
+			SELECT id, inc, 'acme:ann:', 'clerk', id, id, '', iif(id % 1000, 'order ', 'a needle, ') || id, '', 1, iif(id % 500, 'DONE', 'HALT') FROM sessions`,
+		"ALTER TABLE listings RENAME TO kept",
+		`CREATE VIEW listings AS SELECT session, inc, owner, looked_at(agent) AS agent, manifest, created, changed, title, folded, tags, described, decision, code, ended, parent, origin FROM kept`,
+	} {
+		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		q    journal.Query
+		want int
+	}{
+		{journal.Query{Title: "NEEDLE"}, 20},
+		{journal.Query{Title: "order 1999"}, 11},
+		{journal.Query{Title: "order", Limit: 50}, 50}, // so many that the order of lists is quicker
+		{journal.Query{Title: "nothing"}, 0},
+		{journal.Query{Decision: messages.Halt}, 40},
+		{journal.Query{Decision: messages.Abort}, 0},
+		{journal.Query{Decision: messages.Done, Limit: 50}, 50},
+	} {
+		for _, prefix := range []string{"acme:ann:", ""} {
+			if prefix == "" && c.q.Decision != "" {
+				continue // its index is by owner
+			}
+			q := c.q
+			q.Prefix, q.Agent = prefix, "clerk"
+			looked.Store(0)
+			page, err := journal.Listings(ctx, s, q)
+			if err != nil || len(page) != c.want {
+				t.Errorf("%+v: %d listings, %v", q, len(page), err)
+			}
+			if got := looked.Load(); got > 2*int64(c.want)+5 {
+				t.Errorf("%+v: read %d rows for %d", q, got, c.want)
+			}
+		}
+	}
+}
+
+// The index of titles has nothing of one that was replaced, erased or deleted.
+func TestTitlesAreErased(t *testing.T) {
+	s := open(t, Options{Path: t.TempDir()})
+	defer s.Close()
+	ses, other := specimen.Start(t, "acme:ann:a", 1), specimen.Start(t, "acme:ann:b", 2)
+	specimen.Must(t, s, ses.Batch(&messages.SessionDescribed{Title: "her divorce"}, &messages.SessionDescribed{Title: "the garden"}), other.Batch(&messages.SessionDescribed{Title: "the garden"}))
+	left := func() (n int) {
+		t.Helper()
+		if err := s.w.conn.QueryRowContext(ctx, "SELECT count(*) FROM listing_text WHERE listing_text MATCH '\"div\" OR \"gar\"'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := left(); n != 2 {
+		t.Fatalf("%d titles in the index", n)
+	}
+	specimen.Must(t, s, ses.Batch(&messages.SessionDescribed{Title: "x"}))
+	if n := left(); n != 1 {
+		t.Errorf("a title that was replaced: %d", n)
+	}
+	specimen.Must(t, s, ses.Batch(&messages.SessionDescribed{Title: "her divorce"}))
+	if _, err := s.Erase(ctx, ses.Inc, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(); n != 1 {
+		t.Errorf("a title that was erased: %d", n)
+	}
+	if err := s.Delete(ctx, other.Inc); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(); n != 0 {
+		t.Errorf("a title that was deleted: %d", n)
+	}
+	if _, err := s.w.conn.ExecContext(ctx, "INSERT INTO listing_text (listing_text) VALUES ('integrity-check')"); err != nil {
+		t.Errorf("the index is damaged: %v", err)
 	}
 }

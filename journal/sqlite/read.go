@@ -12,7 +12,7 @@ import (
 
 var statements = sqlstore.Shape{
 	Table: "sessions", Records: sqlstore.Packed("records", "pos"), Recall: sqlstore.Packed("recall", "id"),
-	Live: "h.live = 1", Waiting: "h.wake = 0 AND (h.open = 1 OR h.queued > 0)", Suspended: "h.wake > 0",
+	Live: "h.live = 1", Waiting: "h.wake = 0 AND (h.open = 1 OR h.queued > 0)", Suspended: "h.wake > 0", Ended: "h.open = 0 AND h.run > 0",
 	Last: "char(1114111)",
 }.Statements()
 
@@ -29,6 +29,7 @@ func (s *store) dialect() sqlstore.Dialect {
 		Fits:     func(string, *journal.Snapshot) error { return nil },
 		Register: s.register,
 		Has:      func(text, part string) string { return "instr(" + text + ", " + part + ") > 0" },
+		Titled:   titled,
 		Recall:   recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
 		Statements: statements, Page: sqlPage,
 	}

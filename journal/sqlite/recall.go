@@ -28,6 +28,21 @@ func index(c sqlstore.Conn, id int64, owner string, t *sqlstore.Texts) error {
 	return nil
 }
 
+// titled narrows a search of titles by the index of their letters, unless the part is shorter than
+// the index goes by, or so many titles may have it that a page is soon full without an index.
+func titled(c sqlstore.Conn, part string) (n sqlstore.Narrow, err error) {
+	match, ok := matching([]string{part})
+	if !ok {
+		return n, nil
+	}
+	var many int64
+	err = c.Row("SELECT count(*) FROM (SELECT 1 FROM listing_text WHERE listing_text MATCH $1 LIMIT $2)", match, scanTexts+1).Scan(&many)
+	if err == nil && many <= scanTexts {
+		n = sqlstore.Narrow{Table: "listing_text", Match: "listing_text MATCH $1 AND l.session = listing_text.rowid", Arg: match}
+	}
+	return n, err
+}
+
 // recall returns the query that searches the index.
 func recall(c sqlstore.Conn, q *journal.RecallQuery) (string, []any, error) {
 	var many int64

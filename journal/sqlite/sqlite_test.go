@@ -164,13 +164,13 @@ func TestOpenMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, Options{Path: path})
 	ses, named := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "acme:ann:b", 2)
-	specimen.Must(t, s, ses.Notes(3), named.Batch(&messages.SessionOpened{Name: "clerk", Manifest: messages.Digest{7}}, &messages.Input{Text: "x"}))
+	specimen.Must(t, s, ses.Notes(3), named.Batch(&messages.SessionOpened{Name: "clerk", Manifest: messages.Digest{7}, Parent: &messages.ParentLink{SID: "acme:ann:p"}}, &messages.Input{Text: "x"}, &messages.RunBegin{}, &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrQuota}))
 	listed, err := journal.Listings(ctx, s, journal.Query{Prefix: "acme:ann:"})
 	if err != nil || len(listed) != 1 {
 		t.Fatal(listed, err)
 	}
 	for _, q := range []string{
-		"DROP TABLE listings", "DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
+		"DROP TABLE listing_text", "DROP TABLE listings", "DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
 	} {
 		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
 			t.Fatal(err)

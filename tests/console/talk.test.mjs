@@ -23,6 +23,30 @@ test("a session is begun, and its text is seen while it grows", async () => {
   await close();
 });
 
+test("of a long conversation the last runs are in the document, and older ones come as it is scrolled or asked for", async () => {
+  const said = Array.from({ length: 45 }, (_, i) => `message ${i + 1}.`);
+  await spoken("plain", "long", ...said);
+  const { records } = await call("GET", "/sessions/long/records?limit=1000&kind=input");
+  const { page, close } = await open(browser, "#/s/long");
+  const runs = page.locator(".talk .run");
+  await page.locator('.run[data-run="45"] .runfoot').waitFor();
+  assert.ok((await runs.count()) <= 25, `${await runs.count()} runs are in the document`);
+  assert.equal(await page.locator('.run[data-run="1"]').count(), 0);
+  await page.waitForFunction(() => {
+    document.querySelector(".talk").scrollTop = 0;
+    return document.querySelector('.run[data-run="1"]');
+  });
+  await page.locator(".run", { hasText: "message 1." }).first().waitFor();
+  await page.goto(world.url + "/#/s/ada");
+  await page.goto(`${world.url}/#/s/long?record=${records[2].seq}`); // an address in it
+  await page.locator('.run[data-run="3"] .user', { hasText: "message 3." }).waitFor();
+  await page.waitForFunction(() => {
+    const [run, box] = [document.querySelector('.run[data-run="3"]'), document.querySelector(".talk")].map((e) => e.getBoundingClientRect());
+    return run.bottom > box.top && run.top < box.bottom;
+  });
+  await close();
+});
+
 test("a run that hangs is cancelled, and it says why it stopped", async () => {
   const { page, close } = await open(browser);
   await begin(page, "talker", "hang");

@@ -12,21 +12,28 @@ import (
 
 // PutListing writes what a batch changes of a listing, as ListingRow gives it. What the
 // batch says nothing of stays.
-const PutListing = `INSERT INTO listings (session, inc, owner, agent, manifest, created, changed, title, folded, tags, described)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+const PutListing = `INSERT INTO listings (session, inc, owner, agent, manifest, created, changed, title, folded, tags, described,
+		decision, code, ended, parent, origin)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 	ON CONFLICT (session) DO UPDATE SET changed = excluded.changed,
 		agent = CASE WHEN excluded.agent = '' THEN listings.agent ELSE excluded.agent END,
 		manifest = coalesce(excluded.manifest, listings.manifest),
 		title = CASE WHEN excluded.described = 0 THEN listings.title ELSE excluded.title END,
 		folded = CASE WHEN excluded.described = 0 THEN listings.folded ELSE excluded.folded END,
 		tags = CASE WHEN excluded.described = 0 THEN listings.tags ELSE excluded.tags END,
-		described = CASE WHEN excluded.described = 0 THEN listings.described ELSE excluded.described END`
+		described = CASE WHEN excluded.described = 0 THEN listings.described ELSE excluded.described END,
+		decision = CASE WHEN excluded.ended = 0 THEN listings.decision ELSE excluded.decision END,
+		code = CASE WHEN excluded.ended = 0 THEN listings.code ELSE excluded.code END,
+		ended = CASE WHEN excluded.ended = 0 THEN listings.ended ELSE excluded.ended END,
+		parent = CASE WHEN excluded.parent = '' THEN listings.parent ELSE excluded.parent END,
+		origin = CASE WHEN excluded.origin = '' THEN listings.origin ELSE excluded.origin END`
 
 const (
 	dropListing      = "DELETE FROM listings WHERE session = $1"
-	unlistOpened     = "UPDATE listings SET agent = '', manifest = NULL WHERE session = $1"
+	unlistOpened     = "UPDATE listings SET agent = '', manifest = NULL, parent = '', origin = '' WHERE session = $1"
 	unlistDescribed  = "UPDATE listings SET title = '', folded = '', tags = '', described = 0 WHERE session = $1 AND described BETWEEN $2 AND $3"
-	listingColumns   = "l.agent, l.manifest, l.created, l.changed, l.title, l.tags, l.described"
+	unlistEnded      = "UPDATE listings SET decision = '', code = '' WHERE session = $1 AND ended BETWEEN $2 AND $3"
+	listingColumns   = "l.agent, l.manifest, l.created, l.changed, l.title, l.tags, l.described, l.decision, l.code, l.ended, l.parent, l.origin"
 	listingsOrder    = " ORDER BY l.changed DESC, l.inc DESC"
 	listingSeparator = "\n" // no tag has it
 )
@@ -43,6 +50,7 @@ func ListingRow(id int64, inc messages.Incarnation, sid string, l *journal.Listi
 	}
 	return []any{
 		id, inc[:], owner(sid), l.Agent, manifest, created(l), l.Updated.UnixNano(), l.Title, strings.ToLower(l.Title), tags, l.Described,
+		string(l.Decision), string(l.Code), l.Ended, l.Parent, l.Origin,
 	}
 }
 
@@ -64,8 +72,12 @@ func unlist(c Conn, id, from, to int64) error {
 			return err
 		}
 	}
-	_, err := c.Exec(unlistDescribed, id, from, to)
-	return err
+	for _, stmt := range []string{unlistDescribed, unlistEnded} {
+		if _, err := c.Exec(stmt, id, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Listings returns a page as journal.Listings describes it.
@@ -73,10 +85,17 @@ func (t *Tables) Listings(ctx context.Context, q journal.Query) ([]journal.Listi
 	if !t.listable(&q) {
 		return nil, t.d.Reading(ctx, "", func(Conn) error { return nil }) // no session is so
 	}
-	stmt, args := ListingsStatement(&t.d, &q)
 	var page []journal.Listing
 	err := t.d.Reading(ctx, "listing sessions", func(c Conn) error {
 		page = nil
+		var n Narrow
+		if q.Title != "" && t.d.Titled != nil {
+			var err error
+			if n, err = t.d.Titled(c, strings.ToLower(q.Title)); err != nil {
+				return err
+			}
+		}
+		stmt, args := ListingsStatement(&t.d, &q, n)
 		for row, err := range c.Rows(stmt, args...) {
 			var l journal.Listing
 			if err == nil {
@@ -105,9 +124,18 @@ func (t *Tables) listable(q *journal.Query) bool {
 	return true
 }
 
+// Narrow is a table that has few of the sessions in it, those that a query may select; the zero
+// value narrows nothing.
+type Narrow struct {
+	Table string // name and alias
+	Match string // condition on it and on l.session; the parameter is $1
+	Arg   any
+}
+
 // ListingsStatement selects a page. The index by owner, or the one of all, gives its order, so that
-// a page without other conditions reads as many rows as it has.
-func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
+// a page without other conditions reads as many rows as it has; that of a decision other than
+// DONE does, too, by an index of its own.
+func ListingsStatement(d *Dialect, q *journal.Query, n Narrow) (stmt string, args []any) {
 	var where strings.Builder
 	arg := func(v any) string {
 		args = append(args, v)
@@ -118,6 +146,12 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 			where.WriteString(" AND ")
 		}
 		where.WriteString(condition)
+	}
+	from := "listings l"
+	if n.Table != "" { // its parameter is the first
+		from = n.Table + " CROSS JOIN listings l"
+		arg(n.Arg)
+		and(n.Match)
 	}
 	if q.Inc != (messages.Incarnation{}) {
 		and("l.session = (SELECT id FROM " + d.shape.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
@@ -134,10 +168,17 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 	for _, c := range []struct {
 		on bool
 		is string
-	}{{!q.Retired, d.shape.Live}, {q.Pending, d.shape.Waiting}, {q.Suspended, d.shape.Suspended}} {
+	}{{!q.Retired, d.shape.Live}, {q.Pending, d.shape.Waiting}, {q.Suspended, d.shape.Suspended}, {q.Decision != "", d.shape.Ended}} {
 		if c.on {
 			and(c.is)
 		}
+	}
+	switch q.Decision { // by a name that is a constant, for which there may be an index
+	case "":
+	case messages.Done, messages.Abort, messages.Halt:
+		and("l.decision = '" + string(q.Decision) + "'")
+	default:
+		and("l.decision = " + arg(string(q.Decision)))
 	}
 	if q.Agent != "" {
 		and("l.agent = " + arg(q.Agent))
@@ -158,7 +199,7 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 		where.WriteByte(' ')
 	}
 	columns := "h." + strings.ReplaceAll(HeadColumns, ", ", ", h.")
-	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + d.shape.Table + " h WHERE "
+	stmt = "SELECT " + columns + ", " + listingColumns + " FROM " + from + " CROSS JOIN " + d.shape.Table + " h WHERE "
 	if where.Len() > 0 {
 		stmt += where.String() + "AND "
 	}
@@ -169,12 +210,12 @@ func scanListing(row Row, l *journal.Listing) error {
 	var s Session
 	var manifest []byte
 	var created, changed int64
-	var tags string
-	err := s.Scan(also{row, []any{&l.Agent, &manifest, &created, &changed, &l.Title, &tags, &l.Described}})
+	var tags, decision, code string
+	err := s.Scan(also{row, []any{&l.Agent, &manifest, &created, &changed, &l.Title, &tags, &l.Described, &decision, &code, &l.Ended, &l.Parent, &l.Origin}})
 	if err != nil {
 		return err
 	}
-	l.Head = s.Head
+	l.Head, l.Decision, l.Code = s.Head, messages.Decision(decision), messages.Code(code)
 	copy(l.Manifest[:], manifest)
 	l.Created, l.Updated = time.Unix(0, created).UTC(), time.Unix(0, changed).UTC()
 	if tags = strings.Trim(tags, listingSeparator); tags != "" {

@@ -46,6 +46,9 @@ type Dialect struct {
 	Register func(c Conn, sid string, inc messages.Incarnation) error
 	// Has is a condition: that a text has a part; both are expressions.
 	Has func(text, part string) string
+	// Titled narrows a search for a part of titles, in lower case, to the sessions that may have
+	// it; nil where no index can.
+	Titled func(c Conn, part string) (Narrow, error)
 	// Recall selects the hits of a query, the best first: sid, inc, seq, ts, role, shown,
 	// words, runes.
 	Recall func(c Conn, q *journal.RecallQuery) (stmt string, args []any, err error)

@@ -9,8 +9,8 @@ type Shape struct {
 	Table string
 	// Records and Recall say how rows of these tables name their session and position.
 	Records, Recall Place
-	// Live, Waiting and Suspended are conditions on a row h of the table of heads.
-	Live, Waiting, Suspended string
+	// Live, Waiting, Suspended and Ended are conditions on a row h of the table of heads.
+	Live, Waiting, Suspended, Ended string
 	// Last is a text that sorts after every character of a SID.
 	Last string
 	// Locked is the end of a SELECT that locks its rows; "" where the transaction does.

@@ -4,6 +4,7 @@ import { api, failed, host } from "./host.js";
 import { useEffect, useState } from "./html.js";
 import { Story } from "./story.js";
 
+const firstPage = 200; // records that a session is shown with at first
 const pageSize = 500;
 const states = new Set(["run.begin", "run.end", "turn.suspended", "turn.restored", "action.approval", "session.described", "input", "session.closed"]);
 
@@ -47,7 +48,7 @@ export class Live {
     const { signal } = this.#leave;
     try {
       this.view = await api.session(this.id, { signal });
-      const page = await api.records(this.id, { limit: pageSize }, { signal });
+      const page = await api.records(this.id, { limit: firstPage }, { signal });
       for (const r of page.records) this.story.add(r);
       this.next = page.next ?? 0;
       this.loading = false;

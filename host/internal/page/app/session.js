@@ -134,7 +134,7 @@ function View({ live, at }) {
     case "compare":
       return html`<${Compare} key=${at.other} live=${live} at=${at} />`;
     default:
-      return html`<${Talk} live=${live} />`;
+      return html`<${Talk} live=${live} at=${at} />`;
   }
 }
 

@@ -128,7 +128,7 @@ export function Sessions() {
   const [beginning, begin] = useState(false);
   const [, tick] = useState(0);
   useEffect(() => {
-    const wait = setTimeout(list, now.q || now.tag ? 40 : 0); // while a person types
+    const wait = setTimeout(list, now.q || now.tag ? 15 : 0); // while a person types
     return () => clearTimeout(wait);
   }, [now]);
   useEffect(() => {

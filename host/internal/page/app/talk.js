@@ -140,32 +140,55 @@ function RunFoot({ run, id }) {
   </div>`;
 }
 
-/** @param {{live: import("./live.js").Live}} p */
-export function Talk({ live }) {
+const slice = 20; // runs that are put into the document at once
+
+/** @param {{live: import("./live.js").Live, at: import("./route.js").Route}} p */
+export function Talk({ live, at }) {
   const inside = useCell(internals);
   const box = useRef(null);
   const end = useRef(true);
-  const before = useRef({ height: 0, first: 0 });
+  const before = useRef({ height: 0, first: 0, seq: 0 });
   const { story } = live;
-  const runs = story.list();
-  const first = story.records[0]?.seq ?? 0;
+  const runs = story.list().filter((r) => r.n > 0);
+  const [oldest, show] = useState(0); // ordinal of the first run in the document; 0 before it is chosen
+  const wanted = at.record > 0 ? (runs.findLast((r) => r.seq <= at.record)?.n ?? 0) : 0;
+  let from = oldest ? runs.findIndex((r) => r.n >= oldest) : runs.length - slice;
+  if (wanted) from = Math.min(from, runs.findIndex((r) => r.n === wanted) - 2);
+  from = Math.max(0, from);
+  const first = runs[from]?.n ?? 0;
+  const seq = story.records[0]?.seq ?? 0;
+  const seen = runs.slice(from);
+  const earlier = () => (from > 0 ? show(runs[Math.max(0, from - slice)].n) : void live.earlier());
   useLayoutEffect(() => {
+    if (first && first !== oldest) show(first);
     const e = box.current;
-    if (before.current.first > first && first > 0) e.scrollTop += e.scrollHeight - before.current.height; // older ones came in front
+    if (first > 0 && (before.current.first > first || before.current.seq > seq)) e.scrollTop += e.scrollHeight - before.current.height; // older ones came in front
     else if (end.current) e.scrollTop = e.scrollHeight;
-    before.current = { height: e.scrollHeight, first };
+    before.current = { height: e.scrollHeight, first, seq };
   });
+  useEffect(() => {
+    if (at.record > 0) live.back(at.record);
+  }, [at.record, live.loading]);
+  useEffect(() => {
+    const e = wanted && box.current.querySelector(`[data-run="${wanted}"]`);
+    if (!e) return;
+    const [top, bottom] = [e.getBoundingClientRect().top - box.current.getBoundingClientRect().top, e.getBoundingClientRect().bottom - box.current.getBoundingClientRect().top];
+    if (bottom > 0 && top < box.current.clientHeight) return; // it is in sight
+    end.current = false;
+    e.scrollIntoView({ block: "start" });
+  }, [wanted]);
   const scrolled = (e) => {
     const el = e.target;
     end.current = el.scrollHeight - el.scrollTop - el.clientHeight < 60;
-    if (el.scrollTop < 400) live.earlier();
+    if (el.scrollTop < 400) earlier();
   };
   useEffect(() => {
-    if (live.next && box.current.scrollHeight <= box.current.clientHeight) live.earlier();
+    const e = box.current;
+    if ((from > 0 && e.scrollTop < 400) || (live.next && e.scrollHeight <= e.clientHeight)) earlier(); // until they fill what is in sight
   });
   return html`<div class="talk" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="Conversation">
-    ${live.next > 0 && html`<p class="none"><button class="link" onClick=${() => live.earlier()}>Earlier</button></p>`}
-    ${runs.filter((r) => r.n > 0).map((r) => html`<${RunOf} key=${r.n} run=${r} version=${r.version} turns=${story.turns} inside=${inside} id=${live.id} />`)}
-    ${!live.loading && !runs.some((r) => r.n > 0) && html`<p class="none">Nothing was said yet.</p>`}
+    ${(from > 0 || live.next > 0) && html`<p class="none"><button class="link" onClick=${earlier}>Earlier</button></p>`}
+    ${seen.map((r) => html`<${RunOf} key=${r.n} run=${r} version=${r.version} turns=${story.turns} inside=${inside} id=${live.id} />`)}
+    ${!live.loading && !runs.length && html`<p class="none">Nothing was said yet.</p>`}
   </div>`;
 }
