@@ -95,7 +95,7 @@ var refusals = map[int]struct{ name, doc string }{
 	http.StatusForbidden:             {"Forbidden", "The token lacks the scope, or a page of another origin asks"},
 	http.StatusNotFound:              {"NotFound", "The object does not exist, or is not the caller's"},
 	http.StatusConflict:              {"Conflict", "The request does not fit the present state"},
-	http.StatusRequestEntityTooLarge: {"TooLarge", "The body has more than 1 MiB"},
+	http.StatusRequestEntityTooLarge: {"TooLarge", "The body has more than 1 MiB, or that of a message more than 12 MiB with its pictures and files"},
 	http.StatusUnprocessableEntity:   {"Unprocessable", "The body, or a parameter, breaks its schema"},
 	http.StatusTooManyRequests:       {"TooManyRequests", "A limit of the tenant: reason names it"},
 }
@@ -164,6 +164,9 @@ func (s *Server) describe(op huma.Operation, scope access.Scope, form string) {
 	s.api.OpenAPI().AddOperation(&op)
 }
 
+// roomy says how long the body of a message may be.
+const roomy = "At most 12 MiB, and 1 MiB beside its pictures and files"
+
 // describeRest describes what is beside the framework, when everything else is described.
 func (s *Server) describeRest() {
 	doc := s.api.OpenAPI()
@@ -178,7 +181,7 @@ func (s *Server) describeRest() {
 	session := &huma.Param{Name: "Mcp-Session-Id", In: "header", Description: "of the protocol: what the answer to initialize had", Schema: text("")}
 	call := post("mcp-post", "/mcp", "A message of the Model Context Protocol (streamable HTTP): every agent is a tool", http.StatusOK, "mcp")
 	call.Parameters = []*huma.Param{session}
-	call.RequestBody = &huma.RequestBody{Required: true, Content: content("application/json", ref("MCPMessage"))}
+	call.RequestBody = &huma.RequestBody{Required: true, Description: roomy, Content: content("application/json", ref("MCPMessage"))}
 	call.Responses = ok("text/event-stream", "The answer, as events with one message each", listOf(members(map[string]*huma.Schema{"data": ref("MCPMessage")}, "data")))
 	call.Responses["200"].Content["application/json"] = &huma.MediaType{Schema: ref("MCPMessage")}
 	call.Responses["202"] = &huma.Response{Description: "The message needs no answer"}
@@ -252,7 +255,7 @@ func (s *Server) describeOpenAI() {
 		{Name: keyHeader, In: "header", Description: "a repeated request with the same key joins the run of the first", Schema: text("")},
 	}
 	chat := post("chat-completion", "/v1/chat/completions", "A chat completion, as OpenAI's API has it", http.StatusOK, "openai")
-	chat.Parameters, chat.RequestBody = asking, &huma.RequestBody{Required: true, Content: content("application/json", ref("ChatRequest"))}
+	chat.Parameters, chat.RequestBody = asking, &huma.RequestBody{Required: true, Description: roomy, Content: content("application/json", ref("ChatRequest"))}
 	whole := schema[chatCompletion](s)
 	schemas["ChatChoice"].Properties["logprobs"] = &huma.Schema{Type: "null"}
 	chat.Responses = map[string]*huma.Response{"200": {Description: "The completion, or its chunks", Headers: headers, Content: content("application/json", whole)}}
@@ -261,7 +264,7 @@ func (s *Server) describeOpenAI() {
 	}}
 	s.describe(chat, access.Submit, openAI)
 	respond := post("create-response", "/v1/responses", "A response, as OpenAI's API has it", http.StatusOK, "openai")
-	respond.Parameters, respond.RequestBody = asking, &huma.RequestBody{Required: true, Content: content("application/json", ref("ResponseRequest"))}
+	respond.Parameters, respond.RequestBody = asking, &huma.RequestBody{Required: true, Description: roomy, Content: content("application/json", ref("ResponseRequest"))}
 	passed := maps.Clone(headers)
 	passed[overHeader] = &huma.Param{Description: "members of the request that were passed over", Schema: text("")}
 	respond.Responses = map[string]*huma.Response{"200": {Description: "The response, or its events", Headers: passed, Content: content("application/json", schema[responses.Response](s))}}

@@ -94,10 +94,12 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 	})
 }
 
-// bodyOf is how many bytes the body of a request to a route may have. That of a submit has pictures
-// and files in it; its text has a bound of its own.
+// bodyOf is how many bytes the body of a request to a route may have. That of a message has pictures
+// and files in it; what is no part of these has a bound of its own (besideParts, and the schema of a
+// submit).
 func bodyOf(pattern string) int64 {
-	if pattern == submitPattern {
+	switch pattern {
+	case submitPattern, chatPattern, responsesPattern, toolPattern:
 		return maxPartsBody
 	}
 	return maxBody

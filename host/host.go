@@ -29,7 +29,7 @@ import (
 // Bounds of the door.
 const (
 	maxBody       = 1 << 20  // bytes
-	maxPartsBody  = 12 << 20 // of a submit: stile.MaxPartsBytes in base64, and its text
+	maxPartsBody  = 12 << 20 // of a message: stile.MaxPartsBytes in base64, and its text
 	maxHeader     = 64 << 10
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second

@@ -1,8 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -55,4 +58,68 @@ func dataURI(uri, name, field string) (part, error) {
 		return part{}, &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "want a data: address with a media type and base64; this host fetches nothing"}
 	}
 	return part{Name: name, Type: mediaType, Data: data}, nil
+}
+
+// dataScheme begins the addresses that have a part's bytes in them.
+const dataScheme = "data:"
+
+// readMessage reads the body of a request to a route whose messages bring parts along. Without the
+// bytes of its parts, which begin with a scheme, it may be no longer than the body of any other
+// request: what is read from it takes a multiple of its size.
+func readMessage(r *http.Request, pattern, scheme string) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
+		return nil, tooLarge(pattern)
+	}
+	if err != nil {
+		return nil, unserved("body", "the body did not arrive whole")
+	}
+	if len(body) > maxBody && besideParts(body, scheme) > maxBody {
+		return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most "+strconv.Itoa(maxBody>>20)+" MiB beside its pictures and files")
+	}
+	return body, nil
+}
+
+// minPart is the least that a string has which counts as the bytes of a part.
+const minPart = 1 << 10
+
+// besideParts returns how many bytes a JSON text has beside the strings that are the bytes of parts.
+// It does not check the text, which may be none.
+func besideParts(text []byte, scheme string) int {
+	n := len(text)
+	for i := 0; i < len(text); i++ {
+		if text[i] != '"' {
+			continue
+		}
+		from := i + 1
+		for i = from; i < len(text) && text[i] != '"'; i++ {
+			if text[i] == '\\' {
+				i++
+			}
+		}
+		if s := text[from:min(i, len(text))]; len(s) >= minPart && isPart(s, scheme) {
+			n -= len(s)
+		}
+	}
+	return n
+}
+
+// isPart reports whether a string is base64, behind a scheme and what follows it up to a comma. Some
+// encoders of JSON write a slash with a backslash.
+func isPart(s []byte, scheme string) bool {
+	if scheme != "" {
+		comma := bytes.IndexByte(s[:min(len(s), 256)], ',')
+		if comma < 0 || !bytes.HasPrefix(s, []byte(scheme)) {
+			return false
+		}
+		s = s[comma+1:]
+	}
+	for _, c := range s {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '+', c == '/', c == '=', c == '\\':
+		default:
+			return false
+		}
+	}
+	return true
 }

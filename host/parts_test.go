@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,8 +129,8 @@ func TestPartsRefused(t *testing.T) {
 	})
 }
 
-// A submit has room for what a message may bring along; its text has none beyond its own bound, and
-// no other request has that room.
+// Where a message comes in there is room for what it may bring along; its text has none beyond its own
+// bound, and no other request has that room.
 func TestRoomForParts(t *testing.T) {
 	bubble(t, host.Config{}, []*stile.Agent{agentOf("seer", seer{})}, func(t *testing.T, c client) {
 		if w := c.raw(t.Context(), "POST", "/v1/sessions", `{"id": "s", "agent": "seer"}`); w.Code != 201 {
@@ -140,6 +141,12 @@ func TestRoomForParts(t *testing.T) {
 			return `{"data": "` + base64.StdEncoding.EncodeToString(append(head, make([]byte, n-len(head))...)) + `"}`
 		}
 		most := sized(stile.MaxPartBytes)
+		var bytes struct{ Data string }
+		if err := json.Unmarshal([]byte(most), &bytes); err != nil {
+			t.Fatal(err)
+		}
+		image := `{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + strings.ReplaceAll(bytes.Data, "/", `\/`) + `"}}`
+		input := `{"type": "input_image", "image_url": "data:image/png;base64,` + bytes.Data + `"}`
 		for name, row := range map[string]struct {
 			path, body string
 			status     int
@@ -148,7 +155,14 @@ func TestRoomForParts(t *testing.T) {
 			"more than all":    {"/v1/sessions/s/runs", `{"input": "look", "parts": [` + most + `,` + most + `,` + most + `]}`, 413},
 			"a text too long":  {"/v1/sessions/s/runs", `{"input": "` + strings.Repeat("x", 2<<20) + `"}`, 422},
 			"another request":  {"/v1/sessions", `{"id": "t", "agent": "` + strings.Repeat("x", 2<<20) + `"}`, 413},
-			"chat completions": {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": "` + strings.Repeat("x", 2<<20) + `"}]}`, 413},
+			"chat":             {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, ` + image + `, ` + image + `]}]}`, 200},
+			"chat, earlier":    {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, ` + image + `]}, {"role": "assistant", "content": "A dot."}, {"role": "user", "content": [{"type": "text", "text": "and here"}, ` + image + `]}]}`, 200},
+			"chat, too long":   {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": "` + strings.Repeat("x", 2<<20) + `"}]}`, 413},
+			"chat, many parts": {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": [` + strings.Repeat(`{"type":"file"},`, 100_000) + image + `]}]}`, 413},
+			"chat, too much":   {"/v1/chat/completions", `{"model": "seer", "messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, ` + image + `, ` + image + `, ` + image + `]}]}`, 413},
+			"responses":        {"/v1/responses", `{"model": "seer", "input": [{"role": "user", "content": [{"type": "input_text", "text": "look"}, ` + input + `, ` + input + `]}]}`, 200},
+			"responses, text":  {"/v1/responses", `{"model": "seer", "input": "` + strings.Repeat("x", 2<<20) + `"}`, 413},
+			"tools":            {"/mcp", `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"text": "` + strings.Repeat("x y ", 1<<19) + `"}}`, 413},
 		} {
 			w := c.raw(t.Context(), "POST", row.path, row.body)
 			if w.Code != row.status {
@@ -169,6 +183,11 @@ func TestToolParts(t *testing.T) {
 	if res, a, text := callTool(t, ses, "seer", map[string]any{"message": "and now?", "session": "s"}); res.IsError || a.Text != "[look image/png a.png 29][and now?]" {
 		t.Errorf("%+v %q", a, text)
 	}
+	head, _ := base64.StdEncoding.DecodeString(dot)
+	large := base64.StdEncoding.EncodeToString(append(head, make([]byte, stile.MaxPartBytes-len(head))...))
+	if res, a, text := callTool(t, ses, "seer", map[string]any{"message": "look", "session": "l", "parts": []any{map[string]any{"data": large}, map[string]any{"data": large}}}); res.IsError || a.Text != "[look image/png  4194304 image/png  4194304]" {
+		t.Errorf("%+v %.200q", a, text)
+	}
 	for name, args := range map[string]map[string]any{
 		"no base64":      {"message": "x", "parts": []any{map[string]any{"data": "%"}}},
 		"no picture":     {"message": "x", "parts": []any{map[string]any{"data": "aGVsbG8=", "type": "image/png"}}},
@@ -178,6 +197,33 @@ func TestToolParts(t *testing.T) {
 	} {
 		if res, _, text := callTool(t, ses, "seer", args); !res.IsError || !strings.Contains(text, "ERR_INVALID") {
 			t.Errorf("%s: %v %q", name, res.IsError, text)
+		}
+	}
+}
+
+// unread counts what is read of a long body.
+type unread struct{ n int }
+
+func (u *unread) Read(b []byte) (int, error) {
+	u.n += len(b)
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}
+
+// A body is read when its caller is known, and not before.
+func TestLongBodiesNeedACaller(t *testing.T) {
+	k := newTokens(t)
+	d := serve(t, host.Config{Access: k}, agentOf("seer", seer{}))
+	for _, path := range []string{"/v1/sessions/s/runs", "/v1/chat/completions", "/v1/responses", "/mcp"} {
+		body := &unread{}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost"+path, body)
+		r.ContentLength = 11 << 20
+		w := httptest.NewRecorder()
+		d.srv.Handler().ServeHTTP(w, r)
+		if w.Code != 401 || body.n > 0 {
+			t.Errorf("%s: %d, %d bytes were read", path, w.Code, body.n)
 		}
 	}
 }

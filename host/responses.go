@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -40,12 +38,9 @@ func (s *Server) responseRoutes(mux *http.ServeMux) {
 
 // readBody reads what a client of OpenAI sends.
 func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body)
+	body, err := readMessage(r, chatPattern, dataScheme)
 	if err != nil {
-		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
-			return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB")
-		}
-		return nil, unserved("body", "the body did not arrive whole")
+		return nil, err
 	}
 	if key := r.Header.Get(keyHeader); len(key) > 256 {
 		return nil, unserved(keyHeader, "a key has at most 256 bytes")

@@ -92,6 +92,7 @@ func (s *Server) runRoutes() {
 		Body   message
 	}
 	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream", s.eventSchema())
+	op.Description = "The body has at most 12 MiB with its pictures and files."
 	taken := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[runView](), true, "RunView")
 	op.Responses["202"] = &huma.Response{Description: "The run that was begun, or waits", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}}}
 	op.Responses["200"] = &huma.Response{Description: "The run, when it was waited for and has ended, or its stream", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}, "text/event-stream": {Schema: s.eventSchema()}}}

@@ -48,7 +48,7 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 		s.refuse(w, r, tooMuch(status, messages.ErrBusy, reasonTools, detail, 10*time.Second))
 	}})
 	context.AfterFunc(s.leaving, door.Close)
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} { // toolPattern is one of them
 		s.require(access.Submit, method+" /mcp")
 		s.names[method+" /mcp"] = mcpOperation
 		mux.HandleFunc(method+" /mcp", func(w http.ResponseWriter, r *http.Request) {
@@ -59,10 +59,13 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 			}
 			defer place()
 			if r.Method == http.MethodPost {
-				if err := s.peek(r); err != nil {
+				body, err := readMessage(r, toolPattern, "")
+				if err != nil {
 					s.refuse(w, r, err)
 					return
 				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				s.peek(r, body)
 			}
 			door.ServeHTTP(w, r)
 		})
@@ -87,20 +90,15 @@ func (s *Server) toolAgents() (agents []mcp.Agent) {
 // message follows, as in mcp:tools/call.
 const mcpOperation = "mcp"
 
-// peek reads what a request says, for the audit log, and puts it back.
-func (s *Server) peek(r *http.Request) error {
+// toolPattern is the route of the protocol's messages.
+const toolPattern = "POST /mcp"
+
+// peek notes what the body of a request says, for the audit log.
+func (s *Server) peek(r *http.Request, body []byte) {
 	t := trailOf(r.Context())
 	if s.ledger == nil || t == nil {
-		return nil
+		return
 	}
-	body, err := io.ReadAll(r.Body)
-	if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
-		return refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB")
-	}
-	if err != nil {
-		return unserved("body", "the body did not arrive whole")
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	type message struct {
 		Method string `json:"method"`
 		Params struct {
@@ -124,7 +122,6 @@ func (s *Server) peek(r *http.Request) error {
 	case len(all) > 1:
 		t.noting(strconv.Itoa(len(all)) + " messages")
 	}
-	return nil
 }
 
 // plainName is a name of a client's as the audit log shows it.

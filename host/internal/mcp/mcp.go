@@ -95,6 +95,7 @@ func New(cfg Config) *Door {
 	}
 	streams := sdk.NewStreamableHTTPHandler(d.serverOf, &sdk.StreamableHTTPOptions{
 		EventStore: d.events, SessionTimeout: idle, DisableLocalhostProtection: true, PropagateRequestCancellation: true,
+		MaxRequestBodyBytes: -1, // the host has read the body, within its own bound
 	})
 	// The SDK binds a session to the user of its token. The key stands for that user,
 	// also on a host without tokens.
