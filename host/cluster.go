@@ -2,13 +2,16 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strconv"
@@ -38,6 +41,9 @@ const (
 	// forwardLook is how often a host looks whether those live that it forwards to.
 	forwardLook = 100 * time.Millisecond
 	dialWait    = 2 * time.Second
+	// takeWait is how long a host has, to whom a request is forwarded, to say that it has taken
+	// it. What it does then may take as long as it does for its own clients.
+	takeWait = 3 * time.Second
 )
 
 // Events that metrics count beside those of leases.
@@ -51,6 +57,7 @@ const (
 // cluster forwards requests.
 type cluster struct {
 	s         *Server
+	home      string // of this host's sessions of the Model Context Protocol
 	secret    []byte
 	proofs    forward.Verifier
 	transport *http.Transport
@@ -59,11 +66,15 @@ type cluster struct {
 
 // flight is a request that another host answers.
 type flight struct {
-	to     string
+	to     stile.Peer
+	began  time.Time
 	cancel context.CancelCauseFunc
 }
 
-var errPeerGone = errors.New("host: the host that answers has lost its lease")
+var (
+	errPeerGone = errors.New("host: the host that answers has lost its lease")
+	errPeerSlow = errors.New("host: the host that runs the session does not take the request")
+)
 
 func (s *Server) newCluster() (*cluster, error) {
 	if !s.rt.Clustered() {
@@ -75,8 +86,14 @@ func (s *Server) newCluster() (*cluster, error) {
 	if s.cfg.ClusterListener == nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "cluster.address", Detail: "the host does not listen for other hosts"}
 	}
+	home := ""
+	for _, p := range s.rt.Peers() {
+		if p.Self {
+			home = homeOf(p.Address)
+		}
+	}
 	return &cluster{
-		s: s, secret: s.cfg.ClusterSecret, proofs: forward.Verifier{Secret: s.cfg.ClusterSecret},
+		s: s, home: home, secret: s.cfg.ClusterSecret, proofs: forward.Verifier{Secret: s.cfg.ClusterSecret},
 		transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: dialWait}).DialContext, DisableCompression: true, MaxIdleConnsPerHost: 256, IdleConnTimeout: keepAlive / 2,
 		},
@@ -117,7 +134,9 @@ func (c *cluster) look(ctx context.Context) {
 		peers := c.s.rt.Peers()
 		c.flights.Range(func(k, _ any) bool {
 			f := k.(*flight)
-			if !slices.ContainsFunc(peers, func(p stile.Peer) bool { return p.ID == f.to && p.Left > 0 }) {
+			i := slices.IndexFunc(peers, func(p stile.Peer) bool { return p.ID == f.to.ID })
+			// One that has just come is in no list yet, and has the lease that it came with.
+			if i < 0 && time.Since(f.began) > f.to.Left || i >= 0 && peers[i].Left <= 0 {
 				f.cancel(errPeerGone)
 			}
 			return true
@@ -125,10 +144,16 @@ func (c *cluster) look(ctx context.Context) {
 	}
 }
 
-// cameFrom is what a request from another host has in its context.
-type cameFromKey struct{}
+// claimKey has the forward.Claim of a request from another host.
+type claimKey struct{}
 
-func forwarded(ctx context.Context) bool { return ctx.Value(cameFromKey{}) != nil }
+func forwarded(ctx context.Context) bool { return ctx.Value(claimKey{}) != nil }
+
+// forwardedFor is what another host wants by a request.
+func forwardedFor(ctx context.Context) string {
+	claim, _ := ctx.Value(claimKey{}).(forward.Claim)
+	return claim.For
+}
 
 // door answers other hosts. What it lets in has a caller's token, and goes the way of every
 // request.
@@ -144,6 +169,9 @@ func (c *cluster) door() http.Handler {
 			forged(forward.ErrForged)
 			return
 		}
+		if !isSocket(r) { // its answer comes at once
+			w.WriteHeader(http.StatusProcessing)
+		}
 		_, pattern := c.s.mux.Handler(r)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyOf(pattern)))
 		if err != nil {
@@ -156,19 +184,25 @@ func (c *cluster) door() http.Handler {
 			return
 		}
 		if claim.To != c.self() {
-			moved(w)
+			moved(w, &redirect{})
 			return
 		}
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		r.RemoteAddr = claim.Peer
-		c.s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), cameFromKey{}, claim.From)))
+		c.s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, claim)))
 	})
 }
 
 // moved answers a host that this one does not run the session.
-func moved(w http.ResponseWriter) {
-	w.Header().Set(forward.Moved, "1")
+func moved(w http.ResponseWriter, d *redirect) {
+	w.Header().Set(forward.Moved, strconv.Itoa(1+d.erased))
 	w.WriteHeader(http.StatusMisdirectedRequest)
+}
+
+// hasMoved reports whether another host's answer is that of moved, and what was erased there.
+func hasMoved(resp *http.Response) (erased int, ok bool) {
+	n, err := strconv.Atoi(resp.Header.Get(forward.Moved))
+	return n - 1, err == nil && n > 0 && resp.StatusCode == http.StatusMisdirectedRequest
 }
 
 func (c *cluster) self() string {
@@ -182,9 +216,10 @@ func (c *cluster) self() string {
 
 // redirect is what a request finds out about where its session is.
 type redirect struct {
-	moved bool   // the session is not here; nothing was done
-	sid   string // that session, where it is known
-	cut   bool   // the stream of events ended before its end
+	moved  bool   // the session is not here; nothing was done
+	sid    string // that session, where it is known
+	cut    bool   // the stream of events ended before its end
+	erased int    // sessions of the user, before it came to that one
 }
 
 type redirectKey struct{}
@@ -215,6 +250,15 @@ const submitPattern = "POST /v1/sessions/{id}/runs"
 // serve answers a request, here or at the host that runs its session.
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, next http.Handler) {
 	p, known := knownAs(r)
+	switch {
+	case !known:
+	case strings.HasSuffix(pattern, " "+toolsPath):
+		c.tools(w, r, pattern, next)
+		return
+	case pattern == erasePattern && !forwarded(r.Context()):
+		c.everywhere(w, r, next)
+		return
+	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	id := ""
 	if _, path, _ := strings.Cut(pattern, " "); strings.HasPrefix(path, "/v1/sessions/{id}") {
@@ -253,10 +297,12 @@ type trip struct {
 	body    []byte
 	next    http.Handler
 	pattern string
-	sid     string // "" for a request whose path names no session
-	asks    bool   // who runs the session, before anything else
-	cut     bool   // the stream has ended, and it is not known where it goes on
-	resumed bool   // r is the one by which a stream goes on
+	sid     string    // "" for a request whose path names no session
+	asks    bool      // who runs the session, before anything else
+	cut     bool      // the stream has ended, and it is not known where it goes on
+	resumed bool      // r is the one by which a stream goes on
+	slow    string    // which host has not taken it
+	found   *redirect // of the last attempt here
 }
 
 // outcome is what came of an attempt.
@@ -283,7 +329,10 @@ func (t *trip) run() {
 		case in && t.w.began: // the host that forwarded it goes on from here
 			panic(http.ErrAbortHandler)
 		case in:
-			moved(t.w)
+			moved(t.w, t.found)
+			return
+		case out == unknown && t.slow != "":
+			t.refuse(t.slow + ": look what came of it, and ask again")
 			return
 		case out == unknown:
 			t.refuse("the host that ran the session went away in the middle of the request: look what came of it, and ask again")
@@ -301,7 +350,7 @@ func (t *trip) run() {
 			return
 		}
 		if time.Now().After(until) {
-			t.refuse("no host runs the session at the moment")
+			t.refuse(cmp.Or(t.slow, "no host runs the session at the moment"))
 			return
 		}
 		select {
@@ -389,7 +438,7 @@ func (t *trip) here() outcome {
 	d := &redirect{}
 	r := t.r.WithContext(context.WithValue(t.r.Context(), redirectKey{}, d))
 	r.Body = io.NopCloser(bytes.NewReader(t.body))
-	t.w.mark = d
+	t.w.mark, t.found = d, d
 	t.next.ServeHTTP(t.w, r)
 	t.w.mark = nil
 	switch {
@@ -408,33 +457,17 @@ func (t *trip) here() outcome {
 // there has another host answer.
 func (t *trip) there(to stile.Peer) outcome {
 	c := t.c
-	m := c.s.rt.Metrics()
-	m.Cluster(eventForwarded)
-	ctx, cancel := context.WithCancelCause(t.r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(c.s.leaving, func() { cancel(errLeaving) })()
-	f := &flight{to: to.ID, cancel: cancel}
-	c.flights.Store(f, struct{}{})
-	defer c.flights.Delete(f)
-	out := t.r.Clone(ctx)
-	out.URL.Scheme, out.URL.Host, out.RequestURI, out.Host = "http", to.Address, "", t.r.Host
-	socket := isSocket(t.r)
-	upgrade := t.r.Header.Get("Upgrade")
-	forward.Drop(out.Header)
-	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, 0, nil
-	if len(t.body) > 0 {
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(t.body)), int64(len(t.body))
+	c.s.rt.Metrics().Cluster(eventForwarded)
+	ctx, done := c.flies(t.r.Context(), to)
+	defer done()
+	if isSocket(t.r) {
+		return t.socket(c.request(ctx, t.r, t.body, to, ""), t.r.Header.Get("Upgrade"))
 	}
-	if out.Header["User-Agent"] == nil {
-		out.Header["User-Agent"] = []string{""} // else the library names itself
-	}
-	forward.Sign(c.secret, out, t.body, forward.Claim{From: c.self(), To: to.ID, Peer: t.r.RemoteAddr, At: c.s.rt.ClusterTime()})
-	if socket {
-		return t.socket(out, upgrade)
-	}
-	resp, err := c.transport.RoundTrip(out)
+	resp, err := c.send(c.request(ctx, t.r, t.body, to, ""))
 	if err != nil {
-		m.Cluster(eventBroken)
+		if errors.Is(err, errPeerSlow) {
+			t.slow = "the host that runs the session, " + to.Address + ", has not taken the request within " + takeWait.String()
+		}
 		var op *net.OpError
 		switch {
 		case t.r.Context().Err() != nil:
@@ -445,11 +478,75 @@ func (t *trip) there(to stile.Peer) outcome {
 		return unknown
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusMisdirectedRequest && resp.Header.Get(forward.Moved) != "" {
-		m.Cluster(eventMoved)
+	if _, ok := hasMoved(resp); ok {
 		return elsewhere
 	}
 	return t.copied(ctx, resp)
+}
+
+// flies makes the context of a request to another host. It ends when that host loses its lease, or
+// this one stops.
+func (c *cluster) flies(ctx context.Context, to stile.Peer) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.s.leaving, func() { cancel(errLeaving) })
+	f := &flight{to: to, began: time.Now(), cancel: cancel}
+	c.flights.Store(f, struct{}{})
+	return ctx, func() {
+		c.flights.Delete(f)
+		stop()
+		cancel(nil)
+	}
+}
+
+// request is a client's request, for another host: with what the host wants by it, and the proof.
+func (c *cluster) request(ctx context.Context, r *http.Request, body []byte, to stile.Peer, wants string) *http.Request {
+	out := r.Clone(ctx)
+	out.URL.Scheme, out.URL.Host, out.RequestURI, out.Host = "http", to.Address, "", r.Host
+	forward.Drop(out.Header)
+	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, 0, nil
+	if len(body) > 0 {
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	if out.Header["User-Agent"] == nil {
+		out.Header["User-Agent"] = []string{""} // else the library names itself
+	}
+	forward.Sign(c.secret, out, body, forward.Claim{From: c.self(), To: to.ID, Peer: r.RemoteAddr, For: wants, At: c.s.rt.ClusterTime()})
+	return out
+}
+
+// send sends a request to another host. The error is errPeerSlow when that host has not taken it in
+// time: it says so with an answer of its own before the one that counts.
+func (c *cluster) send(out *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(out.Context())
+	late := time.AfterFunc(takeWait, func() { cancel(errPeerSlow) })
+	taken := func(int, textproto.MIMEHeader) error { late.Stop(); return nil }
+	resp, err := c.transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: taken})))
+	late.Stop()
+	if err != nil {
+		c.s.rt.Metrics().Cluster(eventBroken)
+		if errors.Is(context.Cause(ctx), errPeerSlow) {
+			err = errPeerSlow
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &ending{resp.Body, cancel}
+	if _, ok := hasMoved(resp); ok {
+		c.s.rt.Metrics().Cluster(eventMoved)
+	}
+	return resp, nil
+}
+
+// ending is a body whose request ends with it.
+type ending struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close implements io.Closer.
+func (e *ending) Close() error {
+	defer e.cancel(nil)
+	return e.ReadCloser.Close()
 }
 
 // repeatable reports whether a request does no more when it is made twice.
@@ -478,6 +575,9 @@ func (t *trip) copied(ctx context.Context, resp *http.Response) outcome {
 			t.w.head.Set("Content-Length", strconv.FormatInt(n, 10))
 		}
 		t.w.WriteHeader(resp.StatusCode)
+		if events && t.w.FlushError() != nil { // the first one may be long in coming
+			return settled
+		}
 	}
 	buf := make([]byte, 16<<10)
 	for {

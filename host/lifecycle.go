@@ -62,7 +62,7 @@ func (s *Server) lifecycleRoutes() {
 	})
 	erase := huma.Operation{
 		OperationID: "erase-user", Method: http.MethodDelete, Path: "/v1/users/{user}", Summary: "Erase what a user of the tenant said, and what was learned of them", Tags: []string{"sessions"},
-		Description: "Deletes all sessions of the user, as delete-session does, the learned profile, and the folders in which agents worked for the user alone. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
+		Description: "Deletes all sessions of the user, as delete-session does, the learned profile, and the folders in which agents worked for the user alone, at all hosts of a cluster. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
 	}
 	type userIn struct {
 		User string `path:"user" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; another one than the caller needs the scope users"`
@@ -88,6 +88,9 @@ func (s *Server) lifecycleRoutes() {
 			err = tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, strconv.Itoa(len(names))+" sessions are erased, and there are more: ask again", time.Second)
 		}
 		if err != nil {
+			if d := redirectOf(ctx); d != nil {
+				d.erased = len(names)
+			}
 			return nil, err
 		}
 		return &answered[erasedUser]{Body: erasedUser{User: user, Sessions: len(names)}}, nil

@@ -28,13 +28,20 @@ import (
 // reasonTools is that of a refusal of a further session of the protocol.
 const reasonTools = "MCP_SESSIONS"
 
+// toolsPath is where the door is.
+const toolsPath = "/mcp"
+
 func (s *Server) toolRoutes(mux *http.ServeMux) {
-	door := mcp.New(mcp.Config{Agents: s.toolAgents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
+	home := ""
+	if s.cluster != nil {
+		home = s.cluster.home
+	}
+	door := mcp.New(mcp.Config{Agents: s.toolAgents, Version: cmp.Or(s.cfg.Version, "0"), Home: home, Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
 		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, May: func(agent string) bool { return s.may(p.tenant, agent) }, Approve: p.identity.May(access.Approve), Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			ctx, cancel := asked(ctx, r, p)
 			defer cancel()
-			answer, err := s.askAgent(ctx, c, trailOf(r.Context()))
+			answer, err := s.askAnywhere(ctx, r, c)
 			if err != nil {
 				err = orLost(ctx, err)
 			}
@@ -58,6 +65,10 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 				return
 			}
 			defer place()
+			if forwardedFor(r.Context()) == wantsCall {
+				s.answerCall(w, r)
+				return
+			}
 			if r.Method == http.MethodPost {
 				body, err := readMessage(r, toolPattern, "")
 				if err != nil {
@@ -232,6 +243,9 @@ func (s *Server) submitCall(ctx context.Context, c *mcp.Call) (id string, ses *s
 		}
 		return id, ses, run, err
 	}
+	if c.Key != "" {
+		opts = append(opts, stile.IdempotencyKey(c.Key))
+	}
 	run, err = s.submitNow(ctx, ses, agent.Manifest.Loop.Busy, c.Message, opts...)
 	return id, ses, run, err
 }
@@ -246,7 +260,9 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 		ctx = context.WithValue(ctx, parentKey{}, of.parent)
 	}
 	id, ses, run, err := s.submitCall(ctx, &c)
-	s.called(ctx, of, c, id, run, err)
+	if _, elsewhere := stile.IsElsewhere(err); !elsewhere { // else the host that runs the session says so
+		s.called(ctx, of, c, id, run, err)
+	}
 	answer := mcp.Answer{Session: id}
 	if p := (*problem)(nil); errors.As(err, &p) && p.Code == string(messages.ErrApproval) {
 		return s.waits(ctx, answer, ses, err)
@@ -300,9 +316,12 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 			}
 			return answer, err
 		case err != nil && u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
-			if !q.ask() {
-				return s.waits(ctx, answer, ses, err)
+			if q.ask() {
+				continue
 			}
+			if out, bad := s.waits(ctx, answer, ses, err); bad != nil || len(out.Approvals) > 0 {
+				return out, bad
+			} // else it was answered, and the run goes on
 		case err != nil && (reply.Ended != nil || u.Record != nil):
 			because(&answer, err)
 			if end := reply.end(); end != nil {

@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"keys", keys}, {"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
+	}{{"keys", keys}, {"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"protocol", protocol}, {"erased", erased}, {"slow", slow}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 			return
 		}
 	}
-	w.verified(11)
+	w.verified(23)
 	for _, host := range []string{"a", "b", "c"} {
 		w.holdsNo(w.privateHalves(host)...)
 	}
@@ -184,6 +184,11 @@ func killed(t *testing.T, w *world) {
 	r := w.reply()
 	r.say(t, "lost words ")
 	head, _ := w.next(submitted, "delta")
+	// A session of the Model Context Protocol goes with its host, and its client is told so.
+	protocol := []string{"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-06-18"}
+	begun := w.raw("a", http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, protocol...)
+	protocol = append(protocol, "Mcp-Session-Id", begun.head.Get("Mcp-Session-Id"))
+	w.ask("b", http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK, protocol...)
 	w.hosts["a"].kill()
 	r = w.reply()
 	if r.host == "a" {
@@ -192,6 +197,7 @@ func killed(t *testing.T, w *world) {
 	r.say(t, "found words")
 	r.end()
 	rest, _ := w.next(submitted, "run.end")
+	w.ask("b", http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":2,"method":"ping"}`, http.StatusNotFound, protocol...)
 	if got := text(t, append(head, rest...)); got != "found words" && got != "lost words found words" {
 		t.Errorf("the reader of the submit has %q", got)
 	}

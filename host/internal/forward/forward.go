@@ -47,6 +47,7 @@ const maxProof = 8 << 10
 type Claim struct {
 	From, To string // ids of hosts
 	Peer     string // address of the client
+	For      string // what the host wants by it; "" for what the client wants
 	At       time.Time
 }
 
@@ -74,7 +75,7 @@ func Sign(secret []byte, r *http.Request, body []byte, c Claim) {
 	_, _ = rand.Read(nonce[:]) // it does not fail
 	names := covered(r.Header)
 	v := url.Values{
-		"from": {c.From}, "to": {c.To}, "peer": {c.Peer}, "at": {strconv.FormatInt(c.At.UnixMilli(), 10)},
+		"from": {c.From}, "to": {c.To}, "peer": {c.Peer}, "for": {c.For}, "at": {strconv.FormatInt(c.At.UnixMilli(), 10)},
 		"nonce": {hex.EncodeToString(nonce[:])}, "names": {strings.Join(names, ",")},
 	}
 	v.Set("code", hex.EncodeToString(code(secret, r, body, v)))
@@ -102,7 +103,7 @@ func code(secret []byte, r *http.Request, body []byte, v url.Values) []byte {
 		m.Write([]byte(s))
 	}
 	sum := sha256.Sum256(body)
-	for _, s := range []string{"stile forward 1", r.Method, r.Host, r.URL.RequestURI(), string(sum[:]), v.Get("from"), v.Get("to"), v.Get("peer"), v.Get("at"), v.Get("nonce"), v.Get("names")} {
+	for _, s := range []string{"stile forward 1", r.Method, r.Host, r.URL.RequestURI(), string(sum[:]), v.Get("from"), v.Get("to"), v.Get("peer"), v.Get("for"), v.Get("at"), v.Get("nonce"), v.Get("names")} {
 		put(s)
 	}
 	for name := range strings.SplitSeq(v.Get("names"), ",") {
@@ -150,7 +151,7 @@ func (f *Verifier) Verify(r *http.Request, body []byte, now time.Time) (Claim, e
 	if err != nil {
 		return Claim{}, ErrForged
 	}
-	c := Claim{From: v.Get("from"), To: v.Get("to"), Peer: v.Get("peer"), At: time.UnixMilli(ms)}
+	c := Claim{From: v.Get("from"), To: v.Get("to"), Peer: v.Get("peer"), For: v.Get("for"), At: time.UnixMilli(ms)}
 	if d := now.Sub(c.At); d > Window || d < -Window {
 		return Claim{}, ErrLate
 	}

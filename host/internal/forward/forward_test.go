@@ -24,7 +24,7 @@ func request(body string) *http.Request {
 func signed(t *testing.T, body string) *http.Request {
 	t.Helper()
 	r := request(body)
-	Sign(secret, r, []byte(body), Claim{From: "f", To: "t", Peer: "10.0.0.9:1", At: noon})
+	Sign(secret, r, []byte(body), Claim{From: "f", To: "t", Peer: "10.0.0.9:1", For: "c", At: noon})
 	return r
 }
 
@@ -34,7 +34,7 @@ func TestProof(t *testing.T) {
 	r := signed(t, "body")
 	r.Header.Set("X-Other", "added on the way")
 	c, err := v.Verify(r, []byte("body"), noon.Add(Window))
-	if err != nil || c != (Claim{From: "f", To: "t", Peer: "10.0.0.9:1", At: c.At}) || !c.At.Equal(noon) {
+	if err != nil || c != (Claim{From: "f", To: "t", Peer: "10.0.0.9:1", For: "c", At: c.At}) || !c.At.Equal(noon) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if r.Header.Get("X-Other") != "" || r.Header.Get(Proof) != "" || r.Header.Get("Authorization") != "Bearer x" {
@@ -59,6 +59,9 @@ func TestProof(t *testing.T) {
 		{name: "two proofs", change: func(r *http.Request) { r.Header.Add(Proof, r.Header.Get(Proof)) }, want: ErrForged},
 		{name: "for another host", change: func(r *http.Request) {
 			r.Header.Set(Proof, strings.Replace(r.Header.Get(Proof), "to=t", "to=u", 1))
+		}, want: ErrForged},
+		{name: "for another purpose", change: func(r *http.Request) {
+			r.Header.Set(Proof, strings.Replace(r.Header.Get(Proof), "for=c", "for=d", 1))
 		}, want: ErrForged},
 		{name: "a name less", change: func(r *http.Request) {
 			r.Header.Set(Proof, strings.Replace(r.Header.Get(Proof), "Authorization%2C", "", 1))

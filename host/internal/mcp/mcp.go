@@ -52,6 +52,9 @@ type Config struct {
 	Version string
 	// Caller identifies the caller of a request.
 	Caller func(*http.Request) Caller
+	// Home is what the ids of this host's sessions begin with, behind which hosts that share a
+	// journal find the one that has a session; "" for nothing. It has letters and digits alone.
+	Home string
 	// Full refuses a request for a further session; what names what has none left.
 	Full func(w http.ResponseWriter, r *http.Request, what string)
 }
@@ -108,14 +111,14 @@ func New(cfg Config) *Door {
 // The headers of the protocol. A request without a session begins one; the last event is that of
 // a stream to be resumed.
 const (
-	sessionHeader   = "Mcp-Session-Id"
+	SessionHeader   = "Mcp-Session-Id"
 	lastEventHeader = "Last-Event-ID"
 )
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := d.cfg.Caller(r)
-	id := r.Header.Get(sessionHeader)
+	id := r.Header.Get(SessionHeader)
 	mine := id != "" && d.owns(who.Key, id)
 	var sent messagesOf
 	if r.Method == http.MethodPost {
@@ -139,7 +142,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known.Header.Set("Authorization", "Bearer "+who.Key)
 	switch {
 	case id != "" && !mine:
-		known.Header.Set(sessionHeader, "none") // the SDK answers as of one that never was
+		known.Header.Set(SessionHeader, "none") // the SDK answers as of one that never was
 	case r.Method == http.MethodDelete && mine:
 		d.hangUp(id)
 	case r.Method == http.MethodGet && mine:
@@ -162,7 +165,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() {
 		// The SDK says by its answer whether there is a session, and nothing when it ends.
-		if id := w.Header().Get(sessionHeader); id != "" {
+		if id := w.Header().Get(SessionHeader); id != "" {
 			for ses := range server.Sessions() { // of one caller
 				if ses.ID() == id {
 					go func() {
@@ -256,7 +259,21 @@ func (d *Door) serverOf(r *http.Request) *sdk.Server {
 // its caller, so that whose it is needs no table.
 func (d *Door) newID(key string) string {
 	text := rand.Text()
+	if d.cfg.Home != "" {
+		text = d.cfg.Home + homeEnds + text
+	}
 	return text + "-" + d.seal(key, text)
+}
+
+const homeEnds = "."
+
+// HomeOf is the Config.Home of the host whose session an id is; "" where it names none.
+func HomeOf(id string) string {
+	home, _, named := strings.Cut(id, homeEnds)
+	if !named {
+		return ""
+	}
+	return home
 }
 
 func (d *Door) seal(key, text string) string {

@@ -47,7 +47,7 @@ func newFlooded(t *testing.T) *flooded {
 // ask makes a request; session is that of the protocol, or "".
 func (f *flooded) ask(method, tenant, user, session, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(f.t.Context(), method, "/mcp", strings.NewReader(body))
-	for name, v := range map[string]string{"Tenant": tenant, "User": user, "Content-Type": "application/json", "Accept": "application/json, text/event-stream", sessionHeader: session} {
+	for name, v := range map[string]string{"Tenant": tenant, "User": user, "Content-Type": "application/json", "Accept": "application/json, text/event-stream", SessionHeader: session} {
 		if v != "" {
 			r.Header.Set(name, v)
 		}
@@ -63,7 +63,7 @@ func (f *flooded) begin(tenant, user string) (session, over string) {
 	w := f.ask("POST", tenant, user, "", initialize)
 	switch w.Code {
 	case http.StatusOK:
-		return w.Header().Get(sessionHeader), ""
+		return w.Header().Get(SessionHeader), ""
 	case http.StatusTooManyRequests:
 		return "", strings.TrimSpace(w.Body.String())
 	}

@@ -30,6 +30,8 @@ type Call struct {
 	Session string
 	// Run is that of an earlier answer whose end is waited for; nothing is said then.
 	Run int64
+	// Key is one under which the message is said once, however often the call is made; "" for none.
+	Key string
 	// Begun is told the session and the run, before all else.
 	Begun func(session string, run int64)
 	// Progress is told of text as it grows: the new piece, and the bytes so far.
