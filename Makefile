@@ -93,7 +93,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients kubecheck pictures crash-sweep bench fuzz history hosts interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors soak peers sim sim-short mutants long clients kubecheck pictures crash-sweep bench fuzz fuzz-package history hosts interleavings api api-check api-compat notice notice-check outdated image release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -181,16 +181,18 @@ clients: mcp-servers node-packages
 pictures: node-packages
 	STILE_PICTURES=$(CURDIR)/docs $(PLAIN) test -count=1 -vet=off -tags lite -run '^TestConsole$$' ./tests/console
 
-# One build for all targets of a package. go test runs the seeds; here the inputs are new.
+# One build for all targets of a package, and two packages at once. go test runs the seeds;
+# here the inputs are new. What a package prints comes at its end, in one piece.
 fuzz:
-	@set -e; bin="$$(mktemp -d)"; trap 'rm -rf "$$bin"' EXIT; cache="$$($(GO) env GOCACHE)/fuzz"; \
-	for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \
-		$(PLAIN) test -vet=off -tags lite -c -fuzz . -o "$$bin/fuzz.test" ./$$pkg; \
-		for f in $$(cd $$pkg && "$$bin/fuzz.test" -test.list '^Fuzz'); do \
-			echo "fuzz $$pkg $$f"; \
-			(cd $$pkg && "$$bin/fuzz.test" -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 20x -test.fuzzcachedir "$$cache/$$pkg"); \
-		done; \
-	done
+	@git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u | xargs -P 2 -I% $(MAKE) -s fuzz-package PKG=%
+
+fuzz-package:
+	@bin="$$(mktemp -d)"; trap 'rm -rf "$$bin"' EXIT; cache="$$($(GO) env GOCACHE)/fuzz"; \
+	if { $(PLAIN) test -vet=off -tags lite -c -fuzz . -o "$$bin/fuzz.test" ./$(PKG) && cd $(PKG) && \
+		for f in $$("$$bin/fuzz.test" -test.list '^Fuzz'); do \
+			echo "fuzz $(PKG) $$f"; \
+			"$$bin/fuzz.test" -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 20x -test.fuzzcachedir "$$cache/$(PKG)" -test.parallel 1 || exit 1; \
+		done; } >"$$bin/out" 2>&1; then cat "$$bin/out"; else cat "$$bin/out"; exit 1; fi
 
 crash-sweep:
 	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
