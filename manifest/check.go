@@ -284,6 +284,7 @@ func (c *checker) across(m *Manifest) {
 		c.add("replay.ttl", ReasonBadValue, "%s is less than token.max_ttl and key.grace together, which is %s: a token could be used twice", m.Replay.TTL, keep)
 	}
 	c.model("model", m.Model.asFallback())
+	c.compress(&m.Model)
 	for i, f := range m.Model.Fallback {
 		c.model(index("model.fallback", i), f)
 	}
@@ -498,6 +499,21 @@ func (m *Model) asFallback() Fallback {
 // Models are the model and its fallbacks, in the order in which they are asked.
 func (m *Manifest) Models() []Fallback {
 	return append([]Fallback{m.Model.asFallback()}, m.Model.Fallback...)
+}
+
+// compress checks that a conversation can be cut as it says.
+func (c *checker) compress(m *Model) {
+	const at = "model.session.compress"
+	setup, _ := m.Options.Extra["setup"].(map[string]any)
+	switch of := m.Session.Compress; {
+	case of.Trigger == 0 && of.Target == 0:
+	case m.Session.Transport != TransportLive:
+		c.add(at, ReasonBadValue, "only transport: live has it")
+	case of.Trigger > 0 && of.Target >= of.Trigger:
+		c.add(at+".target_tokens", ReasonBadValue, "must be less than trigger_tokens, %d", of.Trigger)
+	case setup["contextWindowCompression"] != nil:
+		c.add(at, ReasonBadValue, "model.options.extra has setup.contextWindowCompression; leave one of them out")
+	}
 }
 
 func (c *checker) model(path string, f Fallback) {

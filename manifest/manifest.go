@@ -120,6 +120,11 @@ type ModelSession struct {
 	Transport string        `yaml:"transport" enum:"responses_ws|realtime|live" doc:"How the provider keeps it: OpenAI's Responses over WebSockets, or its Realtime or Gemini's Live, which also are how a model is asked without a conversation. When it is given, auto uses it also at another base_url."`
 	Idle      time.Duration `yaml:"idle" min:"1s" max:"1h" optional:"true" doc:"How long a connection stays open without a request; default 60s."`
 	MaxAge    time.Duration `yaml:"max_age" min:"1m" max:"24h" optional:"true" doc:"How old a connection gets; default 55m."`
+	Compress  struct {
+		Trigger int64 `yaml:"trigger_tokens" min:"1" max:"1000000000" optional:"true" doc:"Tokens of a conversation at which it is cut; default is the provider's."`
+		Target  int64 `yaml:"target_tokens" min:"1" max:"1000000000" optional:"true" doc:"Tokens that are left of it; default is the provider's."`
+	} `yaml:"compress" optional:"true" doc:"When Live forgets the oldest part of a conversation; without it one that is too long fails."`
+	Seed int64 `yaml:"seed_window" min:"1" max:"1000000" optional:"true" doc:"How many of the latest messages a new conversation is sent, beside what the system says; default all. It begins with a question of the user."`
 }
 
 // Fallback is a model that stands in.

@@ -143,6 +143,12 @@ func TestMistakes(t *testing.T) {
 				"5:11 receipts BAD_VALUE", "6:22 stream.durability BAD_VALUE", "7:21 approval.default BAD_VALUE", "7:34 approval.tools.a BAD_VALUE",
 			},
 		},
+		{"feeds behind an envelope", "dialect: aeiou\ncontext_feeds_at: end\n", []string{"2:19 context_feeds_at BAD_VALUE"}},
+		{"no place of feeds", "dialect: cortex\ncontext_feeds_at: middle\n", []string{"2:19 context_feeds_at BAD_VALUE"}},
+		{"compressed elsewhere", "dialect: plain\nmodel: {session: {transport: realtime, compress: {trigger_tokens: 5}}}\n", []string{"2:50 model.session.compress BAD_VALUE"}},
+		{"compressed to more", "dialect: plain\nmodel: {session: {transport: live, compress: {trigger_tokens: 5, target_tokens: 5}}}\n", []string{"2:81 model.session.compress.target_tokens BAD_VALUE"}},
+		{"compressed twice", "dialect: plain\nmodel: {provider: gemini, session: {transport: live, compress: {target_tokens: 5}}, options: {extra: {setup: {contextWindowCompression: {}}}}}\n", []string{"2:64 model.session.compress BAD_VALUE"}},
+		{"no window of a seed", "dialect: plain\nmodel: {session: {seed_window: -1}}\n", []string{"2:32 model.session.seed_window BAD_VALUE"}},
 		{"cut without actions", "dialect: aeiou\nloop: {sync_policy: cut}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{"final without responses", "dialect: cogency\nloop: {default_final: true}\n", []string{"2:23 loop.default_final BAD_VALUE"}},
 		{

@@ -525,6 +525,82 @@ func TestResumeWhereFeedsStay(t *testing.T) {
 	}
 }
 
+// A new conversation is sent the latest messages of a prompt alone: it goes on from there as if it
+// had the others, and the records say what was sent.
+func TestResumeSeedWindow(t *testing.T) {
+	for transport, api := range map[string]string{"responses_ws": openai.Responses, "realtime": openai.Realtime} {
+		t.Run(transport, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
+					if c.N == 4 {
+						return llmtest.Response{Text: []string{doubles}}
+					}
+					return llmtest.Response{Text: []string{fmt.Sprint("Well ", c.N)}}
+				})
+				m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: api, Base: srv.Base})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rt := start(t, stile.Config{IdleTimeout: time.Hour})
+				a := resumingOver(t, transport, "cogency", "resume", srv.URL, "")
+				a.Model, a.Manifest.Model = m, manifest.Model{Provider: "mine", Model: "m-1", Mode: manifest.ModeResume, Session: manifest.ModelSession{Idle: 30 * time.Second, Seed: 3}}
+				s := open(t, rt, "s", a)
+				for _, text := range []string{"one", "two"} {
+					wantDone(t, ask(t, s, text))
+				}
+				time.Sleep(time.Minute)
+				for _, text := range []string{"three", "four", "five"} {
+					wantDone(t, ask(t, s, text))
+				}
+				wantTalked(t, records(t, s), "opened 1", "resume 1: 2 of 2", "resume 1: 1 of 4", "closed 1 IDLE", "opened 2",
+					"resume 2: 4 of 6", "resume 2: 1 of 8", "resume 2: 1 of 10", "resume 2: 1 of 12")
+				const has = "system|user: two|assistant: Well 2|user: three|assistant: Well 3|user: four|assistant: " + doubles + "|user: <results>"
+				if got := itemized(srv.Seen()[5].All); !strings.HasPrefix(got, has) || !strings.HasSuffix(got, "|assistant: Well 5|user: five") {
+					t.Errorf("the provider has %s", got)
+				}
+				for _, r := range bodies[*messages.ModelRequest](records(t, s))[2:3] {
+					if r.SentBytes < 20 || r.Sent != 4 {
+						t.Errorf("%+v", r)
+					}
+				}
+				if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// What compresses a conversation of Live is a part of its setup.
+func TestLiveCompresses(t *testing.T) {
+	for setting, want := range map[string]string{
+		"":                       "",
+		"{trigger_tokens: 9000}": `"contextWindowCompression":{"slidingWindow":{},"triggerTokens":"9000"}`,
+		"{target_tokens: 500}":   `"contextWindowCompression":{"slidingWindow":{"targetTokens":"500"}}`,
+		"{trigger_tokens: 9000, target_tokens: 500}": `"contextWindowCompression":{"slidingWindow":{"targetTokens":"500"},"triggerTokens":"9000"}`,
+	} {
+		srv := llmtest.NewProvider(t, func(*llmtest.Request) llmtest.Response { return llmtest.Response{Text: []string{"Well."}} })
+		rt := start(t, stile.Config{Providers: keepers()})
+		compress := ""
+		if setting != "" {
+			compress = ", compress: " + setting
+		}
+		m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, "dialect: plain\nmodel: {provider: gemini, model: m, secret: THE_KEY, base_url: %q, mode: resume, session: {transport: live%s}, options: {extra: {setup: {more: 1}}}}\n", srv.URL, compress))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &stile.Agent{Manifest: m}
+		wantDone(t, ask(t, open(t, rt, "s", a), "hello"))
+		frame, _, _ := strings.Cut(string(srv.Seen()[0].Body), "\n")
+		if !strings.Contains(frame, want) || strings.Contains(frame, "contextWindowCompression") != (want != "") || !strings.Contains(frame, `"more":1`) {
+			t.Errorf("%s: set up with %s", setting, frame)
+		}
+		if _, err := rt.Replay(t.Context(), "s", a); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The records of a session are the same with conversations as without, but for what they say of
 // these; a replay gives them again, and asks no provider.
 func TestResumeHasTheSameRecords(t *testing.T) {

@@ -88,6 +88,7 @@ type Sessions struct {
 	Auto bool          // a run goes on without one that fails
 	Idle time.Duration // how long a connection stays without a request; 0 is a minute
 	Age  time.Duration // how old one gets; 0 is 55 minutes
+	Seed int           // messages that a new conversation is sent, beside the system's; 0 is all
 }
 
 // Feeds are what an agent's sessions know of context feeds.

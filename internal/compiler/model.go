@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed14be6753/stile/internal/compiled"
@@ -26,7 +27,7 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, err
 	}
 	if own := e.own(a); own != nil {
 		home := !slices.ContainsFunc(m.Models(), func(f manifest.Fallback) bool { return !e.atHome(a, &f) })
-		return []compiled.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own, Options: m.Model.Options.JSON(), Home: home}}, nil
+		return []compiled.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own, Options: requestOptions(&m.Model).JSON(), Home: home}}, nil
 	}
 	var routes []compiled.Route
 	for i, f := range m.Models() {
@@ -39,7 +40,7 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, err
 			if f.API != "" {
 				return nil, noTransport("is an interface of its own; leave model.api out", m)
 			}
-			f.API = m.Model.Session.Transport
+			f.API, f.Options = m.Model.Session.Transport, *requestOptions(&m.Model)
 		}
 		port, err := e.provider(a, &f, at)
 		var bad *messages.Error
@@ -52,6 +53,33 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]compiled.Route, err
 		routes = append(routes, compiled.Route{Provider: f.Provider, Model: f.Model, Port: port, Options: f.Options.JSON(), Home: e.atHome(a, &f)})
 	}
 	return routes, nil
+}
+
+// requestOptions returns the options of requests to the model: those of the manifest, and what
+// model.session.compress is to Live.
+func requestOptions(m *manifest.Model) *manifest.Options {
+	o, of := m.Options, m.Session.Compress
+	if of.Trigger == 0 && of.Target == 0 {
+		return &o
+	}
+	window, slides := map[string]any{}, map[string]any{}
+	if of.Trigger > 0 {
+		window["triggerTokens"] = strconv.FormatInt(of.Trigger, 10) // numbers of 64 bits are texts there
+	}
+	if of.Target > 0 {
+		slides["targetTokens"] = strconv.FormatInt(of.Target, 10)
+	}
+	window["slidingWindow"] = slides
+	with := func(m map[string]any, key string, value any) map[string]any {
+		if m = maps.Clone(m); m == nil {
+			m = map[string]any{}
+		}
+		m[key] = value
+		return m
+	}
+	setup, _ := o.Extra["setup"].(map[string]any)
+	o.Extra = with(o.Extra, "setup", with(setup, "contextWindowCompression", window))
+	return &o
 }
 
 // ownInterface reports whether a transport of conversations is an interface of a provider, as

@@ -19,7 +19,7 @@ func (e *Env) sessions(m *manifest.Manifest, routes []compiled.Route, d parse.Di
 	if m.Model.Mode == manifest.ModeReplay {
 		return nil, "model.mode is replay", nil
 	}
-	s := &compiled.Sessions{Auto: m.Model.Mode != manifest.ModeResume, Idle: m.Model.Session.Idle, Age: m.Model.Session.MaxAge}
+	s := &compiled.Sessions{Auto: m.Model.Mode != manifest.ModeResume, Idle: m.Model.Session.Idle, Age: m.Model.Session.MaxAge, Seed: int(m.Model.Session.Seed)}
 	_, keeps := routes[0].Port.(llm.SessionModel)
 	cure := ""
 	ends := m.ContextFeedsAt == manifest.FeedsAtEnd

@@ -30,14 +30,14 @@ func (r *Reply) stream(route compiled.Route, req llm.Request, opened *turn.Model
 		Note: func(s messages.ModelSession) {
 			r.post(&turn.ModelTalk{Ident: r.Prompt.Open.Ident, Session: s})
 		},
-		Asked: func(mode string, session int64, sent int) {
+		Asked: func(mode string, session int64, sent []messages.Message) {
 			in := *opened
-			bytes := bytesOf(req.Messages[sent:])
-			if mode == messages.ModelReplay { // sent is what the conversation has, and there is none
+			bytes := bytesOf(sent)
+			if mode == messages.ModelReplay { // also of parts that are sent as notes
 				bytes = r.asked
 			}
 			if in.Request.Mode = mode; mode == messages.ModelResume {
-				in.Request.Session, in.Request.Sent, in.Request.SentBytes = session, int64(len(req.Messages)-sent), bytes
+				in.Request.Session, in.Request.Sent, in.Request.SentBytes = session, int64(len(sent)), bytes
 			}
 			r.sends(mode, bytes)
 			if asked {

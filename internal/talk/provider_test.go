@@ -364,8 +364,8 @@ func (a *asker) ask(ctx context.Context, texts ...string) (o llmtest.Outcome) {
 		Note: func(s messages.ModelSession) {
 			a.lines = append(a.lines, strings.TrimSpace(fmt.Sprint(s.What, " ", s.Session, " ", s.Reason)))
 		},
-		Asked: func(mode string, session int64, sent int) {
-			a.modes = append(a.modes, fmt.Sprint(mode, " ", session, " ", len(ms)-sent))
+		Asked: func(mode string, session int64, sent []messages.Message) {
+			a.modes = append(a.modes, fmt.Sprint(mode, " ", session, " ", len(sent)))
 		},
 	}) {
 		o.Take(c, err)

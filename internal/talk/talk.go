@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type Config struct {
 	Auto bool          // a run goes on without one that fails
 	Idle time.Duration // how long a connection stays without a request; 0 is DefaultIdle
 	Age  time.Duration // how old one gets; 0 is DefaultAge
+	Seed int           // messages that a new conversation is sent, beside the system's; 0 is all
 }
 
 // Pool bounds the connections of a host.
@@ -126,6 +128,7 @@ type Talk struct {
 	session llm.Session
 	before  fixed // the one that was closed last, if another can go on with it
 	said    resume.Said
+	left    left  // of the prompts, by the conversation
 	turn    int64 // of the last reply
 	timer   *time.Timer
 	failure error
@@ -156,10 +159,10 @@ type Request struct {
 	// Counts returns how many bytes of the reply count, negative for all so far. It is called
 	// after each chunk.
 	Counts func() int64
-	// Note records what became of the conversation, and Asked that a request goes out; mode
-	// is messages.ModelResume or ModelReplay.
+	// Note records what became of the conversation, and Asked that a request goes out, with the
+	// messages that are sent; mode is messages.ModelResume or ModelReplay.
 	Note  func(messages.ModelSession)
-	Asked func(mode string, session int64, sent int)
+	Asked func(mode string, session int64, sent []messages.Message)
 }
 
 // Stream is llm.Model.Stream of a request, over the conversation.
@@ -299,7 +302,7 @@ func (t *Talk) stream(ctx context.Context, q *Request, yield func(llm.Chunk, err
 		case resume.Send:
 			more = t.send(ctx, q, e, yield)
 		case resume.Alone:
-			q.Asked(messages.ModelReplay, 0, len(q.Messages))
+			q.Asked(messages.ModelReplay, 0, q.Messages)
 			for c, err := range q.Model.Stream(ctx, q.Request) {
 				if !yield(c, err) {
 					return
@@ -388,12 +391,19 @@ func (t *Talk) connect(ctx context.Context, q *Request, same bool) []resume.Effe
 // send sends what is new and passes the reply on.
 func (t *Talk) send(ctx context.Context, q *Request, e resume.Send, yield func(llm.Chunk, error) bool) []resume.Effect {
 	t.said, t.turn = resume.Said{}, q.Turn
-	q.Asked(messages.ModelResume, e.Session, e.Sent)
-	req := q.Request
+	req, sent := q.Request, e.Sent
 	if !e.Passing {
 		req.Passing = 0
 	}
-	for c, err := range t.session.Continue(ctx, req, e.Sent) {
+	if sent == 0 {
+		t.left = omit(q.Messages[:len(q.Messages)-q.Passing], t.cfg.Seed)
+	}
+	if n := t.left.to - t.left.from; n > 0 {
+		req.Messages = slices.Concat(req.Messages[:t.left.from], req.Messages[t.left.to:])
+		sent = max(0, sent-n)
+	}
+	q.Asked(messages.ModelResume, e.Session, req.Messages[sent:])
+	for c, err := range t.session.Continue(ctx, req, sent) {
 		if err != nil {
 			t.failure = err
 			return t.life.Step(failed(err, t.session.Ended()))
@@ -415,6 +425,30 @@ func (t *Talk) send(ctx context.Context, q *Request, e resume.Send, yield func(l
 	}
 	t.failure = llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
 	return t.life.Step(resume.Failed{Gone: t.session.Ended(), Reason: reasonOf(t.failure)})
+}
+
+// left are the messages of a prompt that a conversation was not sent when it began.
+type left struct{ from, to int }
+
+// omit returns what a new conversation is not sent of a prompt: all but the latest n messages, and
+// what the system says in front. What is sent begins with a question of the user, so that results
+// have their calls. n <= 0 leaves nothing out.
+func omit(ms []messages.Message, n int) left {
+	from := slices.IndexFunc(ms, func(m messages.Message) bool { return m.Role != messages.RoleSystem && m.Holds != messages.HoldsFeeds })
+	at := len(ms) - n
+	if n <= 0 || from < 0 || at <= from {
+		return left{}
+	}
+	asks := func(m messages.Message) bool { return m.Role == messages.RoleUser && m.Holds == "" }
+	if i := slices.IndexFunc(ms[at:], asks); i >= 0 {
+		return left{from, at + i}
+	}
+	for at--; at > from; at-- {
+		if asks(ms[at]) {
+			return left{from, at}
+		}
+	}
+	return left{}
 }
 
 // failed describes a failure. Where the prompt itself, the key or a limit is why, the same
