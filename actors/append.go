@@ -112,7 +112,7 @@ func (s *session) refused(c actor.Context, err error) {
 		code = messages.ErrJournal
 	}
 	s.host.log.Error("the journal refused", zap.String("SID", s.ref.SID), zap.Error(err))
-	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
+	why := &messages.Error{Code: code, Reason: journal.ReasonOf(err), Detail: "the session's journal refused an append", Cause: err}
 	s.stop(why)
 	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.SID, why)

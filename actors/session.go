@@ -134,7 +134,7 @@ func (s *session) Receive(c actor.Context) {
 		s.host.counters.Crashes.Add(1)
 		s.stop(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
 	case *actor.Stopping:
-		s.stop(errSessionStopped)
+		s.stop(s.host.cfg.Leases.Why(errSessionStopped))
 	case *actor.Stopped:
 		// The actor library keeps stopped children in the slack of a slice until new
 		// ones take their place: what it keeps must not hold a session.

@@ -19,6 +19,9 @@ const (
 	// ReasonUnavailable: the server that holds the journal cannot be reached, or the
 	// connection to it broke. Not sticky. Load again: the head shows what was committed.
 	ReasonUnavailable = "UNAVAILABLE"
+	// ReasonLost: the server has not got what it had acknowledged, as one that took the place of
+	// another. It is said once, by each host that can tell, and the journal goes on from what is there.
+	ReasonLost = "LOST"
 	// ReasonOverload: the writer's queue is over its hard limit. Not sticky.
 	ReasonOverload = "OVERLOAD"
 	// ReasonClosed: the store or writer was closed.

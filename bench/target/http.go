@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,12 +25,14 @@ import (
 // maxAnswer bounds an answer that is no stream.
 const maxAnswer = 64 << 20
 
-// Host is a host of stile, over its HTTP API.
+// Host is a host of stile, over its HTTP API, or several that share a journal.
 type Host struct {
-	base, token string
-	client      *http.Client
-	opened      sync.Map // session's id → *opening
-	tellsUsage  bool
+	bases      []string
+	next       atomic.Int64
+	token      string
+	client     *http.Client
+	opened     sync.Map // session's id → *opening
+	tellsUsage bool
 }
 
 // opening is a session that is opened once, however many submits ask for it.
@@ -38,17 +41,24 @@ type opening struct {
 	err  error
 }
 
-// NewHost returns the host at an address such as http://localhost:8471. Each request shows token,
-// unless it is "".
+// NewHost returns the host at an address such as http://localhost:8471, or hosts at several with
+// commas between: each request goes to the next of them, as behind a load balancer that knows
+// nothing of sessions. Each request shows token, unless it is "".
 func NewHost(base, token string) (*Host, error) {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "host", Detail: "want an address such as http://localhost:8471"}
+	h := &Host{token: token, client: client()}
+	for one := range strings.SplitSeq(base, ",") {
+		u, err := url.Parse(one)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "host", Detail: "want an address such as http://localhost:8471, or several with commas between"}
+		}
+		h.bases = append(h.bases, strings.TrimRight(one, "/"))
 	}
-	h := &Host{base: strings.TrimRight(base, "/"), token: token, client: client()}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	h.tellsUsage = h.metrics(ctx) != nil
+	h.tellsUsage = true
+	for _, base := range h.bases {
+		h.tellsUsage = h.tellsUsage && h.metrics(ctx, base) != nil
+	}
 	return h, nil
 }
 
@@ -62,7 +72,7 @@ func client() *http.Client {
 }
 
 // Name implements load.Target.
-func (h *Host) Name() string { return h.base }
+func (h *Host) Name() string { return strings.Join(h.bases, ",") }
 
 // Close closes the connections that are not in use.
 func (h *Host) Close() { h.client.CloseIdleConnections() }
@@ -102,6 +112,15 @@ func (h *Host) TellsUsage() bool { return h.tellsUsage }
 
 // do sends a request with a body of JSON, or none, and gives the answer if its status is below 300.
 func (h *Host) do(ctx context.Context, method, path string, body any, header ...string) (*http.Response, error) {
+	base := h.bases[0]
+	if n := len(h.bases); n > 1 {
+		base = h.bases[h.next.Add(1)%int64(n)]
+	}
+	return h.doAt(ctx, base, method, path, body, header...)
+}
+
+// doAt is do at one of the hosts.
+func (h *Host) doAt(ctx context.Context, base, method, path string, body any, header ...string) (*http.Response, error) {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -110,7 +129,7 @@ func (h *Host) do(ctx context.Context, method, path string, body any, header ...
 		}
 		in = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, h.base+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, base+path, in)
 	if err != nil {
 		return nil, err
 	}
@@ -444,11 +463,20 @@ func (h *Host) Usage(ctx context.Context) measure.Usage {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	m := h.metrics(ctx)
+	all := make([]map[string]float64, len(h.bases))
+	for i, base := range h.bases {
+		all[i] = h.metrics(ctx, base)
+	}
 	take := func(to *int64, name string, scale float64) {
-		if v, ok := m[name]; ok {
-			*to = int64(v * scale)
+		sum := 0.0
+		for _, m := range all {
+			v, ok := m[name]
+			if !ok {
+				return // what one does not tell is not known of all
+			}
+			sum += v
 		}
+		*to = int64(sum * scale)
 	}
 	take(&u.CPUMicros, "process_cpu_seconds_total", 1e6)
 	take(&u.RSS, "process_resident_memory_bytes", 1)
@@ -460,9 +488,9 @@ func (h *Host) Usage(ctx context.Context) measure.Usage {
 	return u
 }
 
-// metrics are the values of /metrics without labels; nil when the host does not tell.
-func (h *Host) metrics(ctx context.Context) map[string]float64 {
-	res, err := h.do(ctx, http.MethodGet, "/metrics", nil)
+// metrics are the values of /metrics of a host without labels; nil when it does not tell.
+func (h *Host) metrics(ctx context.Context, base string) map[string]float64 {
+	res, err := h.doAt(ctx, base, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return nil
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/seed14be6753/stile/bench/target"
 	"github.com/seed14be6753/stile/bench/workload"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/internal/lease"
 )
 
 // benchOptions are the flags of bench.
@@ -43,6 +44,8 @@ type benchOptions struct {
 	json, html      string
 	noOwn           bool
 	listen, witness string // of serve
+	cluster         clusterSettings
+	door            host.Config // of a host of a cluster
 	soak            bool
 }
 
@@ -83,7 +86,7 @@ that every threshold holds, 9 that one does not.`,
 	}
 	a.benchFlags(cmd, &o)
 	flags := cmd.Flags()
-	flags.StringVar(&o.host, "host", "", "address of a running host of stile, such as http://"+defaultListen)
+	flags.StringVar(&o.host, "host", "", "address of a running host of stile, such as http://"+defaultListen+", or of several of a cluster, with commas between: each request goes to the next one")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token to show (default $"+envToken+")")
 	flags.StringVar(&o.openai, "openai", "", "base address of a server with chat completions, such as http://localhost:8000/v1")
 	flags.StringVar(&o.model, "model", "", "of --openai: the model to ask, in place of the names of agents")
@@ -281,6 +284,12 @@ func (a *app) withAgents(ctx context.Context, w *workload.Workload, o *benchOpti
 	if err != nil {
 		return err
 	}
+	if err := clusterOf(ctx, &settings{Cluster: o.cluster}, &o.door, &cfg); err != nil {
+		return err
+	}
+	if o.door.ClusterListener != nil {
+		defer o.door.ClusterListener.Close()
+	}
 	cfg.InMemory, cfg.Agents, cfg.Boot = o.memory, agents, stile.Boot{PerSecond: workload.MaxRate}
 	defer host.Tune(host.TuneOptions{})()
 	return a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error { return f(name, rt, agents) })
@@ -456,7 +465,10 @@ func (a *app) benchServeCommand() *cobra.Command {
 		Short: "Serve the agents of a workload over HTTP",
 		Long: `Serves the agents of a workload, so that stile bench --host measures a host over HTTP in a
 process of its own. It asks for no token, and listens on loopback alone. Give bench and
-bench serve the same workload and seed: then both draw the same times.`,
+bench serve the same workload and seed: then both draw the same times.
+
+With --cluster it is one host of several on the journal that --journal or $` + envJournal + ` names, each
+with a --dir of its own; give bench --host all of their addresses.`,
 		Example: `  stile bench serve mix --dir bench-data
   stile bench mix --host http://` + benchListen,
 		Args: cobra.MaximumNArgs(1),
@@ -468,13 +480,18 @@ bench serve the same workload and seed: then both draw the same times.`,
 		if err != nil {
 			return err
 		}
+		if o.cluster.Address != "" && o.memory {
+			return flagError("--cluster", "goes not together with --memory: hosts of a cluster share a journal in a database")
+		}
 		witness, err := witnessTo(o.witness)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = witness.Close() }()
 		return a.withAgents(ctx, w, &o, witness, func(_ string, rt *stile.Runtime, agents []*stile.Agent) error {
-			srv, err := host.New(host.Config{Runtime: rt, Agents: agents, MaxRuns: benchMost, MaxStreams: benchMost, MaxConnections: benchMost})
+			door := o.door
+			door.Runtime, door.Agents, door.MaxRuns, door.MaxStreams, door.MaxConnections = rt, agents, benchMost, benchMost, benchMost
+			srv, err := host.New(door)
 			if err != nil {
 				return err
 			}
@@ -489,6 +506,9 @@ bench serve the same workload and seed: then both draw the same times.`,
 		})
 	}
 	a.benchFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.cluster.Address, "cluster", "", "address of this host for the others of its cluster")
+	cmd.Flags().StringVar(&o.cluster.SecretFile, "cluster-secret", "", "file with the secret that all hosts of the cluster have")
+	cmd.Flags().DurationVar(&o.cluster.Lease, "lease", lease.Default, "how long the others of the cluster wait for a silent host")
 	cmd.Flags().StringVar(&o.listen, "listen", benchListen, "address, one of loopback")
 	cmd.Flags().StringVar(&o.witness, "witness", "", "append a line to this file for each call of a tool with an effect, before it does anything")
 	return cmd

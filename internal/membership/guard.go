@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -41,6 +42,14 @@ func (g Guard) GiveUp(sid string) {
 	if g.Leases != nil {
 		g.Leases.GiveUp(sid)
 	}
+}
+
+// Why is why a session stops: the loss of the lease, when there is none, and err otherwise.
+func (g Guard) Why(err *messages.Error) *messages.Error {
+	if g.Held() {
+		return err
+	}
+	return lease.Lost()
 }
 
 // Held reports whether the host may go on with what it runs.

@@ -290,6 +290,9 @@ func (m *Member) rejoin() (term lease.Term, ok bool) {
 			}
 			return term, true
 		}
+		if err != nil && m.ctx.Err() == nil {
+			m.cfg.Log.Error("this host has no lease", zap.Error(err))
+		}
 		forgotten = forgotten || wait > 0
 		if !m.sleep(cmp.Or(wait, m.cfg.Lease/4)) {
 			break

@@ -104,6 +104,9 @@ func (s *Store) commit(group []*chain, wait time.Duration) error {
 				return err
 			}
 		}
+		if err := s.told.gap(); err != nil {
+			return err
+		}
 		for _, c := range group {
 			c.guess(s.heads)
 		}
@@ -182,6 +185,7 @@ func (s *Store) remember(group []*chain) {
 	for _, c := range group {
 		if c.won {
 			s.heads[c.inc] = row{ID: c.at.ID, Head: c.next}
+			s.told.note(mark{c.inc, c.next.Seq, c.next.Hash})
 		}
 	}
 }

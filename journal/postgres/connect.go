@@ -172,7 +172,10 @@ func (s *Store) connect(ctx context.Context) error {
 		return s.failure(err, "connecting to the journal")
 	}
 	w.conn = c
-	if w.notices, err = s.verify(ctx, c); err != nil {
+	if w.notices, err = s.verify(ctx, c); err == nil {
+		_, err = s.compare(ctx, c)
+	}
+	if err != nil {
 		w.close()
 		return s.failure(err, "connecting to the journal")
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // A connection that breaks around a COMMIT costs no session anything: whether it was
@@ -190,5 +192,61 @@ func TestCloseDuringOutage(t *testing.T) {
 	s.Close()
 	if err := <-done; err == nil {
 		t.Fatal("a commit without a server")
+	}
+}
+
+// A server without all that was acknowledged takes the place of the one before. The next commit
+// says it, once; and the journal goes on from what is there.
+func TestLostCommits(t *testing.T) {
+	server, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: server.URL(), Schema: "journal"})
+	one, two := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
+	specimen.Must(t, s, one.Notes(1), two.Notes(1))
+	restart := func(back bool) {
+		t.Helper()
+		if server.Quit(); back {
+			if err := server.GoBack(); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := server.Save(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart(false)
+	specimen.Must(t, s, two.Notes(1)) // no word of a restart that lost nothing
+	restart(true)
+	next := one.Notes(1)
+	if err := s.Commit([]journal.Batch{next})[0]; journal.ReasonOf(err) != journal.ReasonLost || !strings.Contains(err.Error(), two.Inc.String()) {
+		t.Fatalf("%v", err)
+	}
+	specimen.Must(t, s, next)
+	if err := s.Commit([]journal.Batch{two.Notes(1)})[0]; !journal.IsStale(err) {
+		t.Errorf("a session that lost records: %v", err)
+	}
+	// The same number of records, and the last is another one.
+	head, err := s.Head(t.Context(), "local:local:b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Quit()
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.told.note(mark{head.Inc, head.Seq, messages.Digest{1}})
+	if err := s.Commit([]journal.Batch{one.Notes(1)})[0]; journal.ReasonOf(err) != journal.ReasonLost {
+		t.Errorf("%v", err)
+	}
+	var all told
+	for i := range byte(3 * maxMarks) {
+		all.note(mark{inc: messages.Incarnation{i % (2 * maxMarks)}, seq: int64(i)})
+	}
+	if m := all.marks; len(m) != maxMarks || m[maxMarks-1].seq != 3*maxMarks-1 || cap(m) > 4*maxMarks {
+		t.Errorf("%d marks of %d, the last %+v", len(m), cap(m), m[len(m)-1])
 	}
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -85,6 +86,9 @@ const (
 
 // Join implements lease.Table.
 func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration) (wait time.Duration, err error) {
+	if missing, err := h.store.compare(ctx, h.pool); err != nil || missing != nil {
+		return 0, h.failure(cmp.Or(missing, err), "entering this host")
+	}
 	err = pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error {
 		var left int64
 		if err := tx.QueryRow(ctx, sqlReady, length).Scan(&left); err != nil {

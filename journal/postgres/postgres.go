@@ -118,6 +118,7 @@ type Store struct {
 	w       *writer    // nil without a connection
 	heads   map[messages.Incarnation]row
 	failed  error
+	told    told
 	closed  bool
 	notices []string
 	board   *notes // nil before Board

@@ -252,6 +252,17 @@ func (b *berth) look() {
 	}
 }
 
+// ready is what the host says of its health now.
+func (b *berth) ready() int {
+	p := b.running()
+	resp, err := http.Get("http://" + p.public + "/readyz")
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
 func (b *berth) dropClients() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
