@@ -29,6 +29,7 @@ import (
 	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -116,6 +117,28 @@ func (b bill) plus(o bill) bill {
 	return bill{*u, b.cost + o.cost, b.unpriced || o.unpriced}
 }
 
+// A prompt waits for a journal whose server is away, about as long as a commit does: the turn does
+// not end because the server restarts.
+const (
+	awayPause = 100 * time.Millisecond
+	awayTries = 100
+)
+
+// messages makes the prompt.
+func (r *Reply) messages() (msgs []messages.Message, err error) {
+	for range awayTries {
+		if msgs, err = r.Prompt.Messages(r.ctx); journal.ReasonOf(err) != journal.ReasonUnavailable {
+			break
+		}
+		select {
+		case <-time.After(awayPause):
+		case <-r.ctx.Done():
+			return nil, err
+		}
+	}
+	return msgs, err
+}
+
 // Run reads the reply to its end. The end is posted by Hurry, or by a timer.
 func (r *Reply) Run() {
 	defer r.cancel(nil)
@@ -127,7 +150,7 @@ func (r *Reply) Run() {
 			gathers.Put(gathered)
 		}
 	}()
-	msgs, err := r.Prompt.Messages(r.ctx)
+	msgs, err := r.messages()
 	if err != nil {
 		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
 		return

@@ -296,3 +296,50 @@ func TestBudget(t *testing.T) {
 		}
 	})
 }
+
+// away is a journal whose server is away for some reads.
+type away struct {
+	journal.Store
+	reads int
+}
+
+// Read implements journal.Store.
+func (s *away) Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
+	if s.reads--; s.reads >= 0 {
+		return func(yield func(*messages.Record, error) bool) {
+			yield(nil, journal.Fail(journal.ReasonUnavailable, nil, "the server restarts"))
+		}
+	}
+	return s.Store.Read(ctx, inc, from, to)
+}
+
+// A prompt waits for a journal whose server is away for a moment, and for no other failure.
+func TestPromptWaits(t *testing.T) {
+	for reads, code := range map[int]messages.Code{3: "", awayTries - 1: "", awayTries: messages.ErrJournal} {
+		synctest.Test(t, func(t *testing.T) {
+			r, b := begin(t, nil, says("x"))
+			r.Prompt.Store = &away{r.Prompt.Store, reads}
+			began := time.Now()
+			run(r)
+			if end := b.end(t); end.Code != code {
+				t.Errorf("away for %d reads: %+v", reads, end)
+			}
+			if took := time.Since(began); took < time.Duration(reads-1)*awayPause || took > time.Duration(reads+5)*awayPause {
+				t.Errorf("away for %d reads it takes %v", reads, took)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, b := begin(t, nil, says("x"))
+		r.Prompt.Store = &away{r.Prompt.Store, 1 << 30}
+		go func() {
+			time.Sleep(10 * awayPause)
+			r.Cancel(errors.New("over"))
+		}()
+		began := time.Now()
+		run(r)
+		if took := time.Since(began); took != 10*awayPause || len(b.all()) == 0 {
+			t.Errorf("a reply that is cancelled waits for %v", took)
+		}
+	})
+}

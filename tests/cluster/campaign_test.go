@@ -556,7 +556,7 @@ func (c *campaign) settle() {
 		open = false
 		heads := c.heads()
 		for _, l := range c.lessons {
-			if h := heads[l.sid()]; h.Pending() {
+			if h := heads[l.sid()]; h.Pending() || h.Suspended() {
 				open = true
 				c.approve(l, r)
 			}
