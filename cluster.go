@@ -3,6 +3,7 @@ package stile
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -163,7 +164,8 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 				rt.host.Sleep()
 			}
 		},
-		Gone: func() { rt.host.Alarm() }, Take: rt.take, Open: rt.open, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
+		Claimed: rt.claimed,
+		Gone:    func() { rt.host.Alarm() }, Take: rt.take, Open: rt.open, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
 	})
 	if err != nil {
 		table.Close()
@@ -231,6 +233,19 @@ func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
 		rt.log.Error("a session of a host that is gone cannot be taken up", zap.String("SID", sid), zap.Error(err))
 	}
 	return false
+}
+
+// claimed leads the subscribers of a session away that another host has claimed; of any session
+// that is not awake here where sid is "". What it does not find, the watch does.
+func (rt *Runtime) claimed(ctx context.Context, sid string) {
+	sids := []string{sid}
+	if sid == "" {
+		sids = rt.host.Hub().Subscribed()
+	}
+	sids = slices.DeleteFunc(sids, func(sid string) bool { return !rt.host.Hub().Followed(sid) || rt.host.Awake(sid) })
+	if len(sids) > 0 {
+		rt.elsewhere(ctx, sids)
+	}
 }
 
 // elsewhere ends the subscriptions to sessions that other hosts run: their subscribers follow

@@ -38,6 +38,13 @@ const (
 	forwardPatience = 15 * time.Second
 	// forwardPause is the least time between two attempts.
 	forwardPause = 20 * time.Millisecond
+	// drainPatience is how long a request waits for a host that gives the session up behind its
+	// turn, which may take long, and drainPause the time between two attempts then.
+	drainPatience = 10 * time.Minute
+	drainPause    = 200 * time.Millisecond
+	// lastAttempts is how long requests that waited here, for a turn to end, may go on to look for
+	// another host when this one stops: most of what they have to end.
+	lastAttempts = 4 * time.Second
 	// forwardLook is how often a host looks whether those live that it forwards to.
 	forwardLook = 100 * time.Millisecond
 	dialWait    = 2 * time.Second
@@ -302,6 +309,7 @@ type trip struct {
 	cut     bool      // the stream has ended, and it is not known where it goes on
 	resumed bool      // r is the one by which a stream goes on
 	slow    string    // which host has not taken it
+	leaves  bool      // the host that runs the session gives it up behind its turn
 	found   *redirect // of the last attempt here
 }
 
@@ -317,7 +325,8 @@ const (
 
 func (t *trip) run() {
 	in := forwarded(t.r.Context())
-	until := time.Now().Add(forwardPatience)
+	began := time.Now()
+	until, leaving := began.Add(forwardPatience), t.c.s.leaving.Done()
 	for {
 		out := cutOff // still, until it is known where the stream goes on
 		if !t.cut {
@@ -349,20 +358,33 @@ func (t *trip) run() {
 			t.c.s.refuse(t.w, t.r, t.c.s.taking())
 			return
 		}
-		if time.Now().After(until) {
+		pause, more := waits(began, until, time.Now(), t.leaves && out == elsewhere && leaving != nil)
+		if !more {
 			t.refuse(cmp.Or(t.slow, "no host runs the session at the moment"))
 			return
 		}
 		select {
-		case <-time.After(forwardPause):
+		case <-time.After(pause):
 		case <-t.r.Context().Done():
 			t.refuse("the request has ended")
 			return
-		case <-t.c.s.leaving.Done():
-			t.stops()
-			return
+		case <-leaving:
+			if t.w.began || t.w.events || following(t.r, t.pattern) || t.r.URL.Query().Has("stream") {
+				t.stops()
+				return
+			}
+			leaving, until = nil, time.Now().Add(lastAttempts) // what held it here has ended
 		}
 	}
+}
+
+// waits tells how long a request waits for its next attempt, and whether there is one: up to a
+// time; and longer for a host that leaves, and gives its session up behind the turn.
+func waits(began, until, now time.Time, leaves bool) (pause time.Duration, more bool) {
+	if leaves {
+		return drainPause, now.Sub(began) < drainPatience
+	}
+	return forwardPause, !now.After(until)
 }
 
 // refuse ends a request that no host answers.
@@ -390,6 +412,7 @@ func (t *trip) once(in bool) outcome {
 	}
 	if t.sid != "" && (t.asks || t.resumed) {
 		owner, ok, err := s.rt.Owner(t.r.Context(), t.sid)
+		t.leaves = err == nil && ok && (owner.Draining || owner.Self && s.draining.Load())
 		switch {
 		case err != nil:
 		case ok && !owner.Self:
@@ -488,7 +511,10 @@ func (t *trip) there(to stile.Peer) outcome {
 // this one stops.
 func (c *cluster) flies(ctx context.Context, to stile.Peer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.s.leaving, func() { cancel(errLeaving) })
+	stop := func() bool { return true }
+	if c.s.leaving.Err() == nil { // else it is one of the last attempts
+		stop = context.AfterFunc(c.s.leaving, func() { cancel(errLeaving) })
+	}
 	f := &flight{to: to, began: time.Now(), cancel: cancel}
 	c.flights.Store(f, struct{}{})
 	return ctx, func() {

@@ -65,7 +65,18 @@ type Table interface {
 	// Left lists sessions of a host, at most limit, in an order of the asker's own. A host without
 	// a lease and without sessions is forgotten.
 	Left(ctx context.Context, id, asker uuid.UUID, limit int) ([]string, error)
+	// Listen calls hear with what hosts do, as it happens, on a connection of its own, until that
+	// breaks or ctx ends. First it calls hear with the zero Notice: what happened before was not
+	// heard. hear must not wait for long.
+	Listen(ctx context.Context, hear func(Notice)) error
 	Close()
+}
+
+// Notice is something that a host has done: it has claimed a session; or with no SID it has come,
+// drains, or has left.
+type Notice struct {
+	Host uuid.UUID
+	SID  string
 }
 
 // ReasonElsewhere means that another host runs the session.

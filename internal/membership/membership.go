@@ -37,6 +37,9 @@ type Config struct {
 	Idle func()
 	// Gone is called when the lease of another host is over.
 	Gone func()
+	// Claimed is called when another host has claimed a session; sid is "" where it may have been
+	// any. nil is none.
+	Claimed func(ctx context.Context, sid string)
 	// Take takes up a session that a dead host had. It reports whether the session is dealt with;
 	// else it stays the dead host's, for another host to take.
 	Take func(ctx context.Context, sid string) (done bool)
@@ -86,6 +89,7 @@ type Member struct {
 
 	release chan struct{} // capacity 1
 	dead    chan []uuid.UUID
+	wake    chan struct{} // capacity 1: hosts have come, drain or left
 	forgot  chan struct{} // capacity 1: the database has forgotten who had which session
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -100,7 +104,10 @@ type reading struct{ said, at time.Time }
 func Join(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, began: time.Now(), held: map[string]struct{}{}, pending: map[string]struct{}{},
-		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1), forgot: make(chan struct{}, 1),
+		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1), forgot: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+	}
+	if m.cfg.Claimed == nil {
+		m.cfg.Claimed = func(context.Context, string) {}
 	}
 	if m.cfg.Count == nil {
 		m.cfg.Count = func(Event) {}
@@ -132,6 +139,7 @@ func (m *Member) Start() {
 	m.work.Go(func() { m.renew(m.term) })
 	m.work.Go(m.givesUp)
 	m.work.Go(m.takeOver)
+	m.work.Go(m.listen)
 }
 
 // join enters this host under a new id, unless it has to wait: the database has forgotten who had
@@ -208,23 +216,78 @@ func (m *Member) Hosts() []lease.Host { return *m.others.Load() }
 // Draining reports whether this host takes no further sessions.
 func (m *Member) Draining() bool { return m.drains.Load() }
 
-// Drain has this host take no further sessions, and others know it with the next renewal.
-func (m *Member) Drain() { m.drains.Store(true) }
+// Drain has this host take no further sessions, and others know it soon.
+func (m *Member) Drain() {
+	if !m.drains.Swap(true) {
+		m.look()
+	}
+}
+
+// look has the host renew its lease now: it learns what others do.
+func (m *Member) look() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hear hears what a host does.
+func (m *Member) hear(n lease.Notice) {
+	switch {
+	case n == (lease.Notice{}):
+		m.look()
+		m.cfg.Claimed(m.ctx, "")
+	case n.SID == "":
+		m.look()
+	case n.Host != m.ID():
+		m.cfg.Claimed(m.ctx, n.SID)
+	}
+}
+
+// Pauses before a host listens again, when the connection broke: the first, doubled up to the last.
+// Renewals tell it the same, only later.
+const (
+	firstSilence = 100 * time.Millisecond
+	lastSilence  = 10 * time.Second
+)
+
+// listen hears what other hosts do, as it happens.
+func (m *Member) listen() {
+	pause := firstSilence
+	for {
+		heard := false
+		err := m.cfg.Table.Listen(m.ctx, func(n lease.Notice) {
+			heard = true
+			m.hear(n)
+		})
+		if m.ctx.Err() != nil {
+			return
+		}
+		if heard {
+			pause = firstSilence
+		}
+		m.cfg.Log.Info("this host learns from its renewals alone what others do, until it can listen again", zap.Error(err), zap.Duration("pause", pause))
+		if !m.sleep(pause) {
+			return
+		}
+		pause = min(2*pause, lastSilence)
+	}
+}
 
 // renew keeps the lease until the member leaves.
 func (m *Member) renew(term lease.Term) {
-	next := term.Next()
-	for m.sleep(time.Until(next)) {
+	next, sent, told := term.Next(), time.Now(), false
+	for m.rests(next, sent) {
 		if !term.Held(time.Now()) {
 			m.lose()
 			var ok bool
 			if term, ok = m.rejoin(); !ok {
 				return
 			}
-			next = term.Next()
+			next, told = term.Next(), false
 			continue
 		}
-		sent := time.Now()
+		sent = time.Now()
 		ctx, cancel := context.WithDeadline(m.ctx, term.Until())
 		ok, now, hosts, err := m.cfg.Table.Renew(ctx, m.ID(), m.cfg.Lease, m.drains.Load())
 		cancel()
@@ -246,8 +309,36 @@ func (m *Member) renew(term lease.Term) {
 			term.Renewed(sent)
 			m.note(&term, now, hosts)
 			next = term.Next()
+			if m.drains.Load() && !told {
+				told = m.tells(&term)
+			}
 		}
 	}
+}
+
+// tells has the others hear that this host drains. It reports whether that is done.
+func (m *Member) tells(term *lease.Term) bool {
+	ctx, cancel := context.WithDeadline(m.ctx, term.Next())
+	defer cancel()
+	_, err := m.cfg.Table.Drain(ctx, m.ID())
+	return err == nil
+}
+
+// most is how many renewals a lease's length may have at most, however much happens.
+const most = 32
+
+// rests waits until the lease is to be renewed, or something has happened: the last renewal was
+// sent some time ago then. It reports whether to go on.
+func (m *Member) rests(next, sent time.Time) bool {
+	t := time.NewTimer(time.Until(next))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-m.wake:
+		return m.sleep(min(time.Until(next), time.Until(sent.Add(m.cfg.Lease/most))))
+	case <-m.ctx.Done():
+	}
+	return m.ctx.Err() == nil
 }
 
 // sleep waits, and reports whether to go on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,10 @@ type table struct {
 	ready  time.Time     // nobody joins before
 	away   bool          // no answer comes
 	slow   time.Duration // what each answer takes, on its way back
+
+	ears    []*ear
+	deaf    bool // nobody can listen
+	listens int  // attempts to
 }
 
 type row struct {
@@ -128,6 +133,7 @@ func (d *table) Drain(ctx context.Context, id uuid.UUID) (there bool, err error)
 	err = d.at(ctx, func() {
 		if there = d.live(id); there {
 			d.hosts[id].Draining = true
+			d.tell(lease.Notice{Host: id})
 		}
 	})
 	return there, err
@@ -137,6 +143,7 @@ func (d *table) Resign(ctx context.Context, id uuid.UUID) error {
 	return d.at(ctx, func() {
 		if d.live(id) {
 			d.hosts[id].until = d.now()
+			d.tell(lease.Notice{Host: id})
 		}
 	})
 }
@@ -149,6 +156,7 @@ func (d *table) Claim(ctx context.Context, id uuid.UUID, sid string) (owner leas
 			owner = d.hosts[has].Host
 		default:
 			d.leases[sid], owner = id, d.hosts[id].Host
+			d.tell(lease.Notice{Host: id, SID: sid})
 		}
 	})
 	return owner, err
@@ -192,23 +200,82 @@ func (d *table) Left(ctx context.Context, id, _ uuid.UUID, limit int) (sids []st
 
 func (d *table) Close() {}
 
+// ear is a connection that listens.
+type ear struct {
+	notices chan lease.Notice
+	broken  chan struct{}
+}
+
+func (d *table) Listen(ctx context.Context, hear func(lease.Notice)) error {
+	e := &ear{make(chan lease.Notice, 64), make(chan struct{})}
+	d.mu.Lock()
+	d.listens++
+	deaf := d.deaf
+	if !deaf {
+		d.ears = append(d.ears, e)
+	}
+	d.mu.Unlock()
+	if deaf {
+		return errAway
+	}
+	hear(lease.Notice{})
+	for {
+		select {
+		case n := <-e.notices:
+			hear(n)
+		case <-e.broken:
+			return errAway
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell tells those who listen; d.mu is held.
+func (d *table) tell(n lease.Notice) {
+	for _, e := range d.ears {
+		select {
+		case e.notices <- n:
+		default:
+		}
+	}
+}
+
+// cut breaks the connections that listen, and lets none be made while it says deaf.
+func (d *table) cut(deaf bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.ears {
+		close(e.broken)
+	}
+	d.ears, d.deaf = nil, deaf
+}
+
 // node is a host on a table, and what it was told.
 type node struct {
 	*Member
-	lost  chan time.Time
-	taken chan string
-	done  bool // what Take answers
-	open  []string
+	lost    chan time.Time
+	taken   chan string
+	heard   chan string
+	renewed atomic.Int64
+	done    bool // what Take answers
+	open    []string
 }
 
 func (d *table) join(t *testing.T, address string) *node {
 	t.Helper()
-	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 64), done: true}
+	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 64), heard: make(chan string, 512), done: true}
 	var err error
 	n.Member, err = Join(t.Context(), Config{
 		Table: d, Address: address, Lease: lease.Default, Log: zap.NewNop(), PerSecond: 50,
 		Open: func(context.Context) ([]string, error) { return n.open, nil },
-		Lost: func() { n.lost <- time.Now() }, Gone: func() {}, Idle: func() {},
+		Count: func(e Event) {
+			if e == Renewed {
+				n.renewed.Add(1)
+			}
+		},
+		Claimed: func(_ context.Context, sid string) { n.heard <- sid },
+		Lost:    func() { n.lost <- time.Now() }, Gone: func() {}, Idle: func() {},
 		Take: func(ctx context.Context, sid string) bool {
 			if err := n.Claim(ctx, sid); err != nil {
 				return true // another one has it
@@ -423,5 +490,102 @@ func TestDrainAndLeave(t *testing.T) {
 			t.Error("a host that drains takes a session over")
 		}
 		leave(t, c)
+	})
+}
+
+// What a host does the others hear at once; and with their renewals, while they cannot listen.
+func TestListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a, b := d.join(t, "a"), d.join(t, "b")
+		synctest.Wait()
+		for _, n := range []*node{a, b} {
+			if sid := <-n.heard; sid != "" || len(n.heard) != 0 {
+				t.Errorf("when it begins to listen %s hears %q", n.cfg.Address, sid)
+			}
+		}
+		time.Sleep(time.Hour)
+		began := time.Now()
+		if err := b.Claim(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if sid := <-a.heard; sid != "s" || time.Since(began) != 0 || len(b.heard) != 0 {
+			t.Errorf("another host hears of %q after %v, and it itself of %d", sid, time.Since(began), len(b.heard))
+		}
+		soon := lease.Default / most
+		b.Drain()
+		time.Sleep(2 * soon)
+		for _, h := range a.Hosts() {
+			if h.Draining != (h.ID == b.ID()) {
+				t.Errorf("%v later the others have %+v", 2*soon, h)
+			}
+		}
+		if there, err := d.Drain(t.Context(), a.ID()); !there || err != nil {
+			t.Fatal(there, err)
+		}
+		time.Sleep(soon)
+		if !a.Draining() {
+			t.Errorf("a host does not know %v later that it was drained", soon)
+		}
+		// A host whose lease another one has ended, as one does that starts at its address.
+		if _, err := d.Join(t.Context(), lease.Host{ID: uuid.New(), Address: "other"}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Resign(t.Context(), a.ID()); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		if at := <-a.lost; at.Sub(began) > soon {
+			t.Errorf("a host that was revoked stops %v later", at.Sub(began))
+		}
+		time.Sleep(time.Minute)
+
+		// Without the connection the renewals tell it; attempts to listen become rare.
+		d.cut(true)
+		before := d.attempts()
+		time.Sleep(time.Hour)
+		if n := d.attempts() - before; n < 2*int(time.Hour/lastSilence) || n > 2*int(time.Hour/lastSilence)+2*20 {
+			t.Errorf("%d attempts of two hosts to listen, in an hour", n)
+		}
+		c := d.join(t, "c")
+		time.Sleep(lease.Default / 2)
+		if len(a.Hosts()) != len(b.Hosts()) || len(a.Hosts()) < 3 {
+			t.Errorf("%+v, %+v", a.Hosts(), b.Hosts())
+		}
+		for len(a.heard) > 0 {
+			<-a.heard
+		}
+		d.cut(false)
+		began = time.Now()
+		if sid := <-a.heard; sid != "" || time.Since(began) > lastSilence {
+			t.Errorf("when it listens again it hears %q after %v", sid, time.Since(began))
+		}
+		leave(t, a, b, c)
+	})
+}
+
+func (d *table) attempts() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.listens
+}
+
+// However much happens, a host does not renew its lease all the time.
+func TestNoticesAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTable()
+		a := d.join(t, "a")
+		time.Sleep(time.Minute)
+		before := a.renewed.Load()
+		for range 1000 {
+			d.mu.Lock()
+			d.tell(lease.Notice{Host: uuid.New()})
+			d.mu.Unlock()
+			time.Sleep(lease.Default / 1000)
+		}
+		if n := a.renewed.Load() - before; n < most/2 || n > most+1 {
+			t.Errorf("%d renewals in the length of a lease", n)
+		}
+		leave(t, a)
 	})
 }

@@ -3,8 +3,11 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,8 +24,9 @@ const hostConns = 3
 
 // hosts is the lease.Table of a journal. Its methods are safe for concurrent use.
 type hosts struct {
-	store *Store
-	pool  *pgxpool.Pool
+	store   *Store
+	pool    *pgxpool.Pool
+	channel string // on which hosts of this schema tell each other what they do
 }
 
 // Hosts opens what the hosts of this journal know of each other. Only hosts that forward
@@ -43,7 +47,8 @@ func (s *Store) Hosts() (lease.Table, error) {
 	if err != nil {
 		return nil, s.failure(err, "preparing connections")
 	}
-	return &hosts{store: s, pool: pool}, nil
+	sum := sha256.Sum256([]byte(s.opts.Schema)) // channels are of a database
+	return &hosts{store: s, pool: pool, channel: "stile_" + hex.EncodeToString(sum[:8])}, nil
 }
 
 // Close implements lease.Table.
@@ -67,14 +72,18 @@ const (
 			(extract(epoch FROM coalesce(r.until, h.until) - clock_timestamp()) * 1000000)::bigint
 		FROM hosts h LEFT JOIN renewed r ON r.id = h.id ORDER BY h.address, h.id`
 	sqlEveryHost = `SELECT id, address, version, draining, (extract(epoch FROM until - clock_timestamp()) * 1000000)::bigint FROM hosts ORDER BY address, id`
-	sqlDrain     = "UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp()"
-	sqlLeave     = "UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1"
+	sqlDrain     = "WITH told AS (UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp() RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
+	sqlLeave     = "WITH told AS (UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1 RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
 
 	// A session is the claimer's, if the claimer's own lease goes on, and no live host has it.
-	sqlClaim = `INSERT INTO leases (sid, host) SELECT $1, id FROM hosts WHERE id = $2 AND until > clock_timestamp()
-		ON CONFLICT (sid) DO UPDATE SET host = excluded.host
-		WHERE leases.host = excluded.host OR NOT EXISTS (SELECT FROM hosts h WHERE h.id = leases.host AND h.until > clock_timestamp())
-		RETURNING host`
+	// Hosts where readers follow it hear of that.
+	sqlClaim = `WITH claimed AS (
+			INSERT INTO leases (sid, host) SELECT $1, id FROM hosts WHERE id = $2 AND until > clock_timestamp()
+			ON CONFLICT (sid) DO UPDATE SET host = excluded.host
+			WHERE leases.host = excluded.host OR NOT EXISTS (SELECT FROM hosts h WHERE h.id = leases.host AND h.until > clock_timestamp())
+			RETURNING sid, host)
+		SELECT host FROM claimed, pg_notify($3, host || ' ' || sid)`
+	sqlTell   = "SELECT pg_notify($1, $2)"
 	sqlOwners = `SELECT l.sid, h.id, h.address, h.version, h.draining, (extract(epoch FROM h.until - clock_timestamp()) * 1000000)::bigint
 		FROM leases l JOIN hosts h ON h.id = l.host WHERE l.sid = ANY($1) AND h.until > clock_timestamp()`
 	sqlRelease = "DELETE FROM leases WHERE host = $1 AND sid = ANY($2)"
@@ -100,7 +109,10 @@ func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration)
 		if _, err := tx.Exec(ctx, sqlOust, host.Address, host.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, sqlJoin, host.ID, host.Address, host.Version, length)
+		if _, err := tx.Exec(ctx, sqlJoin, host.ID, host.Address, host.Version, length); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, sqlTell, h.channel, host.ID.String())
 		return err
 	})
 	return wait, h.failure(err, "entering this host")
@@ -141,13 +153,13 @@ func scanHost(row pgx.CollectableRow) (host lease.Host, err error) {
 
 // Drain implements lease.Table.
 func (h *hosts) Drain(ctx context.Context, id uuid.UUID) (there bool, err error) {
-	tag, err := h.pool.Exec(ctx, sqlDrain, id)
+	tag, err := h.pool.Exec(ctx, sqlDrain, id, h.channel)
 	return tag.RowsAffected() == 1, h.failure(err, "draining a host")
 }
 
 // Resign implements lease.Table.
 func (h *hosts) Resign(ctx context.Context, id uuid.UUID) error {
-	_, err := h.pool.Exec(ctx, sqlLeave, id)
+	_, err := h.pool.Exec(ctx, sqlLeave, id, h.channel)
 	return h.failure(err, "ending the lease")
 }
 
@@ -155,7 +167,7 @@ func (h *hosts) Resign(ctx context.Context, id uuid.UUID) error {
 func (h *hosts) Claim(ctx context.Context, id uuid.UUID, sid string) (owner lease.Host, err error) {
 	for range rounds {
 		var got uuid.UUID
-		err = h.pool.QueryRow(ctx, sqlClaim, sid, id).Scan(&got)
+		err = h.pool.QueryRow(ctx, sqlClaim, sid, id, h.channel).Scan(&got)
 		if err == nil {
 			return lease.Host{ID: got}, nil
 		}
@@ -208,6 +220,29 @@ func (h *hosts) Left(ctx context.Context, id, asker uuid.UUID, limit int) ([]str
 		_, err = h.pool.Exec(ctx, sqlForget, id)
 	}
 	return sids, h.failure(err, "listing the sessions of a host")
+}
+
+// Listen implements lease.Table.
+func (h *hosts) Listen(ctx context.Context, hear func(lease.Notice)) error {
+	c, err := pgx.ConnectConfig(ctx, h.store.config())
+	if err != nil {
+		return h.failure(err, "listening to other hosts")
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+		return h.failure(err, "listening to other hosts")
+	}
+	hear(lease.Notice{})
+	for {
+		n, err := c.WaitForNotification(ctx)
+		if err != nil {
+			return h.failure(err, "listening to other hosts")
+		}
+		host, sid, _ := strings.Cut(n.Payload, " ")
+		if id, err := uuid.Parse(host); err == nil { // else another version says more
+			hear(lease.Notice{Host: id, SID: sid})
+		}
+	}
 }
 
 func (h *hosts) failure(err error, what string) error {

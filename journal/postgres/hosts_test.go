@@ -219,3 +219,66 @@ func TestLeasesOfACrash(t *testing.T) {
 		t.Errorf("when all leases have ended, a host waits for %v", wait)
 	}
 }
+
+// Hosts of one schema hear what they do, and nothing of another schema.
+func TestListen(t *testing.T) {
+	a, b, ok := pair(t, Options{})
+	if !ok {
+		return
+	}
+	other := open(t, Options{URL: a.opts.URL, Schema: postgrestest.Schema(t, a.opts.URL)})
+	var tables []lease.Table
+	for _, s := range []*Store{a, b, other} {
+		table, err := s.Hosts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		tables = append(tables, table)
+	}
+	heard := make(chan lease.Notice, 64)
+	ended := make(chan error, 1)
+	go func() { ended <- tables[0].Listen(t.Context(), func(n lease.Notice) { heard <- n }) }()
+	if n := <-heard; n != (lease.Notice{}) {
+		t.Errorf("first it hears %+v", n)
+	}
+	id, far := joined(t, tables[1], "b:1"), joined(t, tables[2], "far:1")
+	for _, c := range []struct {
+		table lease.Table
+		id    uuid.UUID
+	}{{tables[2], far}, {tables[1], id}} {
+		if owner, err := c.table.Claim(t.Context(), c.id, "t:u:s"); err != nil || owner.ID != c.id {
+			t.Fatal(owner, err)
+		}
+		if there, err := c.table.Drain(t.Context(), c.id); err != nil || !there {
+			t.Fatal(there, err)
+		}
+		if err := c.table.Resign(t.Context(), c.id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []lease.Notice{{Host: id}, {Host: id, SID: "t:u:s"}, {Host: id}, {Host: id}} {
+		if n := <-heard; n != want {
+			t.Errorf("it hears %+v, want %+v", n, want)
+		}
+	}
+	behind(t, b, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%"+tables[0].(*hosts).channel+"%'")
+	if err := <-ended; err == nil {
+		t.Error("a connection that broke is listened on")
+	}
+}
+
+func joined(t *testing.T, table lease.Table, address string) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	for {
+		wait, err := table.Join(t.Context(), lease.Host{ID: id, Address: address, Version: "v"}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wait == 0 {
+			return id
+		}
+		time.Sleep(wait)
+	}
+}

@@ -267,9 +267,29 @@ func stopped(t *testing.T, w *world) {
 	other.say(t, "at once")
 	other.end()
 	w.next(idle, "run.end")
+	// Requests for the session wait for the end of its turn, at a host that stays and at the one
+	// that stops.
+	var waiting []<-chan answer
+	for _, host := range []string{"c", "b"} {
+		waiting = append(waiting, w.later(host, http.MethodPost, "/v1/sessions/dora/runs", `{"input":"waits"}`))
+	}
+	w.ask("b", http.MethodGet, "/v1/sessions/dora", "", http.StatusOK) // it has taken the connection before
 	r.say(t, "ends")
 	r.end()
 	rest, _ := w.next(submitted, "run.end")
+	for range waiting {
+		r := w.reply()
+		if r.host == "b" {
+			t.Error("a host that stops begins a turn")
+		}
+		r.say(t, "waited")
+		r.end()
+	}
+	for _, one := range waiting {
+		if got := <-one; got.err != nil || got.status != http.StatusAccepted {
+			t.Errorf("a request that waited is answered with %d %s, %v", got.status, got.body, got.err)
+		}
+	}
 	if got := text(t, append(head, rest...)); got != "the turn ends" {
 		t.Errorf("the reader of the submit has %q", got)
 	}
@@ -282,10 +302,12 @@ func stopped(t *testing.T, w *world) {
 	r.say(t, "goes on")
 	r.end()
 	w.next(next, "run.end")
-	all, _ := w.next(followed, "run.end")
-	more, _ := w.next(followed, "run.end")
-	var records []event
-	for _, e := range append(all, more...) {
+	var all, records []event
+	for range 4 {
+		more, _ := w.next(followed, "run.end")
+		all = append(all, more...)
+	}
+	for _, e := range all {
 		if e.name != "delta" && e.name != "retract" && e.name != "response" {
 			records = append(records, e)
 		} else if e.name == "response" {

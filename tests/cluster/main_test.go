@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"os/exec"
@@ -331,7 +332,11 @@ type answer struct {
 
 // raw asks a host.
 func (w *world) raw(host, method, path, body string, headers ...string) (a answer) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return w.do(context.Background(), host, method, path, body, headers...)
+}
+
+func (w *world) do(ctx context.Context, host, method, path, body string, headers ...string) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+w.hosts[host].public+path, strings.NewReader(body))
 	if err != nil {
@@ -354,10 +359,16 @@ func (w *world) raw(host, method, path, body string, headers ...string) (a answe
 	return a
 }
 
-// later asks a host that answers when a model has spoken.
+// later asks a host that answers when a model has spoken. The request is sent when it returns.
 func (w *world) later(host, method, path, body string, headers ...string) <-chan answer {
-	out := make(chan answer, 1)
-	go func() { out <- w.raw(host, method, path, body, headers...) }()
+	out, sent := make(chan answer, 1), make(chan struct{})
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }})
+	go func() { out <- w.do(ctx, host, method, path, body, headers...) }()
+	select {
+	case <-sent:
+	case <-time.After(patience):
+		w.t.Errorf("%s %s at %s cannot be sent", method, path, host)
+	}
 	return out
 }
 
