@@ -1,18 +1,21 @@
 package stile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/board"
 	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/membership"
+	"github.com/seed14be6753/stile/internal/share"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -101,6 +104,38 @@ func (rt *Runtime) ClusterTime() time.Time {
 	return rt.member.Now()
 }
 
+// shares is this host at the table of shares.
+type shares struct {
+	share.Table
+	member *membership.Member
+	lease  time.Duration
+}
+
+// Life implements share.Host.
+func (s shares) Life() (id uuid.UUID, held bool) { return s.member.ID(), s.member.Held() }
+
+// Lease implements share.Host.
+func (s shares) Lease() time.Duration { return s.lease }
+
+// Hosts implements share.Host.
+func (s shares) Hosts() (n int) {
+	for _, h := range s.member.Hosts() {
+		if h.Live() {
+			n++
+		}
+	}
+	return n
+}
+
+// Shares is where the hosts of the cluster divide the limits of tenants, for package host; nil
+// without a cluster.
+func (rt *Runtime) Shares() share.Host {
+	if rt.member == nil {
+		return nil
+	}
+	return shares{rt.shares, rt.member, cmp.Or(rt.cfg.Cluster.Lease, lease.Default)}
+}
+
 // Draining reports whether this host takes no further sessions: it was told so here or by
 // another host.
 func (rt *Runtime) Draining() bool { return rt.member != nil && rt.member.Draining() }
@@ -155,6 +190,10 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 	table, err := s.Hosts()
 	if err != nil {
 		return err
+	}
+	if rt.shares, ok = table.(share.Table); !ok {
+		table.Close()
+		return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the journal keeps no shares of limits"}
 	}
 	rt.member, err = membership.Join(ctx, membership.Config{
 		Table: table, Address: c.Address, Version: c.Version, Lease: c.Lease, Log: rt.log.Named("cluster"),

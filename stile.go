@@ -62,6 +62,7 @@ import (
 	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/share"
 	"github.com/seed14be6753/stile/internal/talk"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/internal/wake"
@@ -189,6 +190,7 @@ type Runtime struct {
 	leave    func() error       // ends this runtime's attendance of the journal
 	unwatch  func()             // ends the watch of what other runtimes do
 	member   *membership.Member // nil without a cluster
+	shares   share.Table        // of the cluster
 	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone

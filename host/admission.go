@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/budget"
+	"github.com/seed14be6753/stile/internal/share"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -43,9 +44,22 @@ func tooMuch(status int, code messages.Code, reason, detail string, after time.D
 	return p
 }
 
-// pace refuses a request of a tenant that asks too often.
-func (s *Server) pace(p principal) error {
-	if wait := s.meter.request(p.tenant, s.limitsOf(p.tenant)); wait > 0 {
+// pace refuses a request of a tenant that asks too often. One that another host has forwarded was
+// counted there.
+func (s *Server) pace(ctx context.Context, p principal) error {
+	if forwarded(ctx) {
+		return nil
+	}
+	l := s.limitsOf(p.tenant)
+	wait := s.meter.request(p.tenant, l)
+	err := s.shares.more(ctx, p.tenant, share.Requests, func() bool {
+		wait = s.meter.request(p.tenant, l)
+		return wait == 0
+	}, wait > 0)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
 		return tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonRate, "the tenant asks more often than it may", wait)
 	}
 	return nil
@@ -89,6 +103,13 @@ func (s *Server) admit(ctx context.Context, sid string) (done func(run int64), e
 		if s.reconcile(ctx, tenant) {
 			done, over = s.meter.submit(sid, limits, s.maxRuns)
 		}
+	}
+	over, err = s.shares.room(ctx, tenant, over, func() string {
+		done, over = s.meter.submit(sid, limits, s.maxRuns)
+		return over
+	})
+	if err != nil {
+		return nil, err
 	}
 	if over != "" {
 		return nil, s.full(over)
@@ -200,7 +221,15 @@ func (s *Server) place(ctx context.Context) (func(), error) {
 	if s.cfg.Access != nil {
 		all = cap(s.streams)
 	}
-	back, ok := s.meter.stream(tenant, s.limitsOf(tenant), all)
+	limits := s.limitsOf(tenant)
+	back, ok := s.meter.stream(tenant, limits, all)
+	err := s.shares.more(ctx, tenant, share.Streams, func() bool {
+		back, ok = s.meter.stream(tenant, limits, all)
+		return ok
+	}, !ok && limits.Streams > 0)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonStreams, "the tenant has as many streams open as it may", 5*time.Second)
 	}

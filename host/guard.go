@@ -70,7 +70,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			if !shown(r.Context(), p.tenant) {
 				h.Set("Connection", "close")
 			}
-			if err = s.pace(p); err == nil && s.rt.ReadOnly() && changes(r) {
+			if err = s.pace(r.Context(), p); err == nil && s.rt.ReadOnly() && changes(r) {
 				err = &messages.Error{Code: messages.ErrDenied, Reason: stile.ReasonReadOnly, Detail: "this host only shows its journal: nothing in it runs or is changed"}
 			}
 			if err == nil && audited(r, pattern) {

@@ -73,7 +73,8 @@ type Config struct {
 	// Limits bound each tenant, TenantLimits those that are named otherwise.
 	Limits       Limits
 	TenantLimits map[string]Limits
-	// UsageFile keeps what tenants used today over a restart; "" forgets it.
+	// UsageFile keeps what tenants used today over a restart; "" forgets it. A host of a cluster
+	// ignores it: what all hosts use is in their database.
 	UsageFile string
 	// Webhooks are told of ends of runs and of calls that wait for approval while Serve runs, and
 	// of what happened meanwhile at the next start, if WebhookFile names the file that keeps how far
@@ -133,6 +134,7 @@ type Server struct {
 	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
 	api     huma.API
 	meter   *meter
+	shares  *shared // nil without a cluster
 	hooks   *webhook.Sender
 	names   map[string]string // of operations, by pattern of the mux
 	maxRuns int
@@ -171,6 +173,9 @@ func New(cfg Config) (_ *Server, err error) {
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
 		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
+	if cfg.Runtime.Clustered() {
+		cfg.UsageFile = "" // what is used is in the database
+	}
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
 		return nil, err
 	}
@@ -196,6 +201,9 @@ func New(cfg Config) (_ *Server, err error) {
 	s.leaving, s.leave = context.WithCancelCause(context.Background())
 	if s.log == nil {
 		s.log = zap.NewNop()
+	}
+	if table := s.rt.Shares(); table != nil {
+		s.shares = newShared(s.meter, table, s.limitsOf, s.log)
 	}
 	if err := s.newHooks(); err != nil {
 		return nil, err
@@ -318,6 +326,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer s.tellHead()
 	defer s.retain()()
 	defer s.tellHooks()()
+	defer s.shares.run()()
 	if s.cluster != nil {
 		stop := s.cluster.listen()
 		defer func() {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed14be6753/stile/internal/budget"
+	"github.com/seed14be6753/stile/internal/share"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -32,8 +33,9 @@ type Limits struct {
 // meter counts what tenants use: the door tells it of requests, submits and streams, the
 // runtime of records. Its methods are safe for concurrent use.
 type meter struct {
-	now  func() time.Time
-	file string
+	now    func() time.Time
+	file   string
+	shared *shared // nil without a cluster
 
 	mu      sync.Mutex
 	tenants map[string]*usage
@@ -58,6 +60,9 @@ type usage struct {
 	grown    int64 // of them since they were measured
 	measured time.Time
 	today    spent
+	parts    map[share.Kind]*portion // of its limits, in a cluster
+	bucket   share.Bucket            // of its requests, in a cluster
+	asked    int64                   // requests since the last round on the clock
 }
 
 // spent is what a tenant used on a day.
@@ -106,6 +111,9 @@ const maxIdleTenants = 10000
 func (m *meter) sweep() {
 	day := m.now().UTC().Format(time.DateOnly)
 	for name, u := range m.tenants {
+		if m.shared != nil && m.shared.active[name] {
+			continue
+		}
 		unused := u.today.Day != day || u.today.Tokens == 0 && u.today.Cost == 0 && u.today.Bytes == 0
 		rested := u.requests == nil || u.requests.TokensAt(m.now()) >= float64(u.requests.Burst())
 		if len(u.runs) == 0 && u.waiting == 0 && u.streams == 0 && rested && unused {
@@ -123,7 +131,9 @@ func tenantOf(sid string) string {
 func (m *meter) observe(r *messages.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.of(tenantOf(r.SID))
+	tenant := tenantOf(r.SID)
+	u := m.of(tenant)
+	defer m.touch(tenant, u)
 	u.today.Bytes += int64(len(r.Raw))
 	if u.kept >= 0 {
 		u.kept += int64(len(r.Raw))
@@ -132,10 +142,16 @@ func (m *meter) observe(r *messages.Record) {
 	cost := budget.Of(r)
 	u.today.Tokens += cost.Tokens
 	u.today.Cost += cost.CostUSD
-	if _, ok := r.Body.(*messages.RunEnd); ok {
+	switch r.Body.(type) {
+	case *messages.RunEnd:
 		m.drop(u, runID{r.SID, r.Run})
 		if p := m.pending[r.SID]; p != nil {
 			p.ended[r.Run] = true
+		}
+	case *messages.TurnBegin: // of a run that this host has taken over
+		if _, known := u.runs[runID{r.SID, r.Run}]; m.shared != nil && !known && m.pending[r.SID] == nil {
+			u.runs[runID{r.SID, r.Run}] = m.now()
+			m.runs++
 		}
 	}
 }
@@ -163,6 +179,14 @@ func (m *meter) request(tenant string, l Limits) (wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.of(tenant)
+	if m.shared != nil {
+		m.touch(tenant, u)
+		u.asked++
+		if !m.own() {
+			return time.Second
+		}
+		return u.bucket.Take(m.now())
+	}
 	if u.requests == nil || u.limits != l {
 		u.limits = l
 		u.requests = rate.NewLimiter(rate.Limit(l.RequestsPerSecond), cmp.Or(l.Burst, int(max(1, math.Ceil(l.RequestsPerSecond)))))
@@ -187,14 +211,15 @@ func (m *meter) submit(sid string, l Limits, all int) (done func(run int64), ove
 	defer m.mu.Unlock()
 	u := m.of(tenant)
 	own := len(u.runs) + u.waiting
+	defer m.touch(tenant, u)
 	switch {
-	case l.TokensPerDay > 0 && u.today.Tokens >= l.TokensPerDay:
+	case m.over(u, share.Tokens, l.TokensPerDay, u.today.Tokens):
 		return nil, overTokens
-	case l.CostPerDay > 0 && u.today.Cost >= l.CostPerDay:
+	case m.over(u, share.Cost, l.CostPerDay, u.today.Cost):
 		return nil, overCost
-	case l.BytesPerDay > 0 && u.today.Bytes >= l.BytesPerDay:
+	case m.over(u, share.Bytes, l.BytesPerDay, u.today.Bytes):
 		return nil, overBytes
-	case l.Runs > 0 && own >= l.Runs:
+	case m.over(u, share.Runs, int64(l.Runs), int64(own)):
 		return nil, overRuns
 	case m.runs >= all || own >= fairness*(all-m.runs):
 		return nil, overHost
@@ -210,6 +235,7 @@ func (m *meter) submit(sid string, l Limits, all int) (done func(run int64), ove
 	return func(run int64) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		defer m.touch(tenant, u)
 		u.waiting--
 		m.runs--
 		id := runID{sid, run}
@@ -256,7 +282,9 @@ const (
 func (m *meter) ended(id runID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(m.of(tenantOf(id.sid)), id)
+	u := m.of(tenantOf(id.sid))
+	m.drop(u, id)
+	m.touch(tenantOf(id.sid), u)
 }
 
 // forget drops what is open of a session that was deleted.
@@ -264,6 +292,7 @@ func (m *meter) forget(sid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.of(tenantOf(sid))
+	m.touch(tenantOf(sid), u)
 	for id := range u.runs {
 		if id.sid == sid {
 			m.drop(u, id)
@@ -304,7 +333,8 @@ func (m *meter) stream(tenant string, l Limits, all int) (func(), bool) {
 	defer m.mu.Unlock()
 	u := m.of(tenant)
 	free := all - m.streams
-	if l.Streams > 0 && u.streams >= l.Streams || free > 0 && u.streams >= fairness*free {
+	defer m.touch(tenant, u)
+	if m.over(u, share.Streams, int64(l.Streams), int64(u.streams)) || free > 0 && u.streams >= fairness*free {
 		return nil, false
 	}
 	u.streams++
@@ -312,6 +342,7 @@ func (m *meter) stream(tenant string, l Limits, all int) (func(), bool) {
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		defer m.touch(tenant, u)
 		u.streams--
 		m.streams--
 	}, true

@@ -130,7 +130,7 @@ func (s *Server) beats() (stop func()) {
 // usageView is what the caller's tenant uses.
 type usageView struct {
 	Tenant   string `json:"tenant"`
-	Runs     int    `json:"runs" doc:"in flight or on their way, as far as this host began them"`
+	Runs     int    `json:"runs" doc:"in flight or on their way, as far as this host began them; of a cluster, at all its hosts"`
 	Streams  int    `json:"streams" doc:"open now"`
 	Day      string `json:"day" doc:"that the following is of, UTC"`
 	Tokens   int64  `json:"tokens" doc:"of models"`
@@ -149,6 +149,9 @@ func (s *Server) usageRoutes() {
 		tenant := s.principal(ctx).tenant
 		l := s.limitsOf(tenant)
 		runs, streams, today := s.meter.used(tenant)
+		if err := s.shares.elsewhere(ctx, tenant, &runs, &streams, &today); err != nil {
+			return nil, err
+		}
 		kept, err := s.keeps(ctx, tenant)
 		if err != nil {
 			return nil, err

@@ -65,6 +65,7 @@ type job struct {
 	Address string        // of the host's door, where it is not the listener's own
 	Lease   time.Duration // leaseTime where it is 0
 	Fleet   bool          // the agents of the campaign, in place of the test's
+	Limits  host.Limits
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
@@ -108,7 +109,7 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, ClusterSecret: secret, ClusterListener: private, Log: j.log()})
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, Log: j.log()})
 	if err != nil {
 		return err
 	}
@@ -162,9 +163,10 @@ func (m asking) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 			return
 		}
 		defer resp.Body.Close()
-		buf := make([]byte, 1024)
+		buf, all := make([]byte, 1024), int64(0)
 		for {
 			n, err := resp.Body.Read(buf)
+			all += int64(n)
 			if n > 0 && !yield(llm.Chunk{Text: append([]byte(nil), buf[:n]...)}, nil) {
 				return
 			}
@@ -173,7 +175,7 @@ func (m asking) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 				if ctx.Err() != nil {
 					finish = messages.FinishCancelled
 				}
-				yield(llm.Chunk{Finish: finish}, nil)
+				yield(llm.Chunk{Finish: finish, Usage: messages.Usage{Output: all}}, nil) // a byte is a token
 				return
 			}
 		}
@@ -220,6 +222,12 @@ type process struct {
 // begin starts hosts on a journal of their own; nil without a PostgreSQL.
 func begin(t *testing.T, names ...string) *world {
 	t.Helper()
+	return beginWith(t, host.Limits{}, names...)
+}
+
+// beginWith starts hosts whose tenants have limits.
+func beginWith(t *testing.T, l host.Limits, names ...string) *world {
+	t.Helper()
 	u, ok := postgrestest.URL(t)
 	if !ok {
 		return nil
@@ -244,7 +252,7 @@ func begin(t *testing.T, names ...string) *world {
 		}
 	}))
 	t.Cleanup(models.Close)
-	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL}
+	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL, Limits: l}
 	w.dir = t.TempDir()
 	for _, name := range names {
 		w.job.Dir = filepath.Join(w.dir, name)
