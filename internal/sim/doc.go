@@ -71,7 +71,8 @@
 //	               nothing again that was done or may have been; it has the streams of
 //	               the one that completed (chance.go)
 //	conversation   a model that is asked over a conversation that its provider keeps has the
-//	               prompt that was built, message by message, and nothing of what it wrote
+//	               prompt that was built, message by message, nothing of what passed with
+//	               the prompts before it, and nothing of what it wrote
 //	               behind the place where its reply ended on record; there is one connection
 //	               at most, and none when the session sleeps; a request that sends everything
 //	               has a record that says why, and a run that goes on without a conversation

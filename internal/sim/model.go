@@ -32,6 +32,7 @@ type model struct {
 	todo   []resume.Effect // what it wants
 	line   *talk           // over which the reply comes; nil without
 	lost   bool            // the provider has forgotten what the request goes on from
+	stays  bool            // it does not take back what passes
 	counts int64           // bytes of the reply that count, negative for all
 }
 
@@ -128,7 +129,7 @@ func (m *model) goOn() turn.Input {
 		return m.converse()
 	case !m.asked:
 		return m.goes(messages.ModelRequest{Mode: messages.ModelReplay}, nil)
-	case m.line != nil && (m.lost || m.breaks >= 0 && m.at >= m.breaks && w.rnd.IntN(4) > 0):
+	case m.line != nil && (m.lost || m.stays || m.breaks >= 0 && m.at >= m.breaks && w.rnd.IntN(4) > 0):
 		m.fails()
 		return nil
 	case m.breaks >= 0 && m.at >= m.breaks:

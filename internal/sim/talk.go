@@ -51,6 +51,7 @@ type conversation struct {
 	asked  []string // what that was about
 	wrote  []byte   // the reply, and what stands behind it
 	read   []byte   // of these, what was passed on
+	apart  bool     // the reply stands behind what passed, and goes with it
 	gone   bool
 }
 
@@ -64,8 +65,27 @@ func bareOf(ms []messages.Message) (all []string) {
 	return all
 }
 
-// goesOn checks that a provider that goes on from the first sent messages has them, and no other.
-func (c *conversation) goesOn(prompt []messages.Message, sent int) error {
+// What a provider does about what passes with a request.
+const (
+	keepsReply = iota // it takes that back and has the reply, as Realtime
+	keepsPlace        // it goes on from the place in front of that, as Responses
+	keepsAll          // it takes nothing back
+)
+
+// passes returns how many of a prompt's last messages hold for that prompt alone.
+func (c *client) passes() int {
+	if c.talks == replays || c.n%2 == 0 {
+		return 0
+	}
+	return 1
+}
+
+// takesBack is what the provider of a client does about what passes.
+func (c *client) takesBack() int { return (c.n + int(c.w.seed%3)) % 3 }
+
+// goesOn checks that a provider that goes on from the first sent messages has them, and no other. It
+// takes the last passing messages back.
+func (c *conversation) goesOn(prompt []messages.Message, sent, passing int) error {
 	all := bareOf(prompt)
 	switch from := all[:sent]; {
 	case c.gone:
@@ -77,6 +97,10 @@ func (c *conversation) goesOn(prompt []messages.Message, sent int) error {
 	default:
 		return fmt.Errorf("the model goes on from %q, and its provider has %q, or %q", from, c.has, c.before)
 	}
+	if passing > 0 {
+		all = all[:len(all)-passing]
+		c.before = all
+	}
 	c.has, c.asked, c.wrote, c.read = nil, all, nil, nil
 	return nil
 }
@@ -86,7 +110,9 @@ func (c *conversation) keeps(behind []byte) {
 	if c.asked == nil {
 		return
 	}
-	c.wrote = append(slices.Clone(c.read), behind...)
+	if c.wrote = append(slices.Clone(c.read), behind...); c.apart {
+		return
+	}
 	c.has = append(slices.Clone(c.asked), string(messages.RoleAssistant)+" "+bare(string(c.wrote)))
 }
 
@@ -108,14 +134,15 @@ func (t *talk) step(in resume.Input) []resume.Effect {
 func (m *model) ask() {
 	t, w := m.talk, m.s.host.w
 	marks := []messages.Digest{{}}
-	for i := range m.prompt {
-		marks = append(marks, sha256.Sum256(fmt.Appendf(nil, "%x%s%s", marks[i], m.prompt[i].Role, m.prompt[i].Text)))
+	lasting := m.prompt[:len(m.prompt)-m.s.client.passes()]
+	for i := range lasting {
+		marks = append(marks, sha256.Sum256(fmt.Appendf(nil, "%x%s%s", marks[i], lasting[i].Role, lasting[i].Text)))
 	}
 	n := t.life.Asked()
 	made := t.s.client.dialect.Traits().Transcript && m.open.Turn == t.turn+1 && !t.halt
 	m.todo = t.step(resume.Ask{
-		Run: m.open.Run, Model: m.name, Marks: marks, Auto: t.s.client.talks == autos, Now: t.s.host.now(),
-		Tells: n > 0 && (t.said.In(m.prompt, n, made) || w.presses),
+		Run: m.open.Run, Model: m.name, Marks: marks, Passing: len(lasting) < len(m.prompt), Auto: t.s.client.talks == autos, Now: t.s.host.now(),
+		Tells: n > 0 && (t.said.In(lasting, n, made) || w.presses),
 	})
 	m.began = true
 }
@@ -160,7 +187,7 @@ func (t *talk) settle() []resume.Effect {
 		t.conn.gone = true
 		return t.step(resume.Gone{Reason: resume.ReasonNetwork})
 	}
-	kept := bare(string(t.conn.wrote)) == bare(string(t.conn.read))
+	kept := bare(string(t.conn.wrote)) == bare(string(t.conn.read)) && !t.conn.apart
 	return t.step(resume.Settled{Kept: kept || w.flatters})
 }
 
@@ -183,11 +210,17 @@ func (m *model) send(e resume.Send) turn.Input {
 	if t.conn == nil || t.fell == m.open.Run && t.s.client.talks == autos {
 		w.violated("conversation", "turn %d of run %d is asked over a connection", m.open.Turn, m.open.Run)
 	}
-	if err := t.conn.goesOn(m.prompt, e.Sent); err != nil {
+	passing := 0
+	if e.Passing {
+		passing = t.s.client.passes()
+	}
+	if err := t.conn.goesOn(m.prompt, e.Sent, passing); err != nil {
 		w.violated("conversation", "turn %d: %v", m.open.Turn, err)
 	}
 	t.said, t.turn, t.halt = resume.Said{}, m.open.Turn, false
 	m.counts, m.at, m.lost = -1, 0, e.Sent > 0 && w.happens(2*w.weather.fault)
+	t.conn.apart = e.Passing && t.s.client.takesBack() != keepsReply
+	m.stays = e.Passing && t.s.client.takesBack() == keepsAll
 	return m.goes(messages.ModelRequest{Mode: messages.ModelResume, Session: e.Session, Sent: int64(len(m.prompt) - e.Sent)}, t)
 }
 
@@ -220,6 +253,8 @@ func (m *model) fails() {
 	t, w := m.talk, m.s.host.w
 	in := resume.Failed{Reason: "TRUNCATED", Elsewhere: true}
 	switch n := w.rnd.IntN(5); {
+	case m.stays:
+		in = resume.Failed{Why: resume.Stays, Reason: "PASSING_STAYS", Gone: n == 0, Elsewhere: true}
 	case m.lost:
 		in = resume.Failed{Why: resume.Lost, Reason: "STATUS_400", Elsewhere: true}
 	case n == 0 && m.at == 0:
@@ -231,7 +266,7 @@ func (m *model) fails() {
 	}
 	t.conn.forgets()
 	t.conn.gone = in.Gone
-	if m.lost = false; m.at == 0 && w.rnd.IntN(2) == 0 {
+	if m.lost, m.stays = false, false; m.at == 0 && w.rnd.IntN(2) == 0 {
 		m.breaks = -1 // the next time it goes well
 	}
 	t.halt = true
@@ -351,6 +386,9 @@ func (s *shell) prompt() (ms []messages.Message) {
 			m.Role, m.Text = messages.RoleAssistant, string(text)
 		}
 		ms = append(ms, m)
+	}
+	if s.client.passes() > 0 {
+		ms = append(ms, messages.Message{Role: messages.RoleUser, Text: fmt.Sprintf("It is turn %d.", all[len(all)-1].turn), Holds: messages.HoldsFeeds})
 	}
 	return ms
 }

@@ -159,6 +159,13 @@ func reference() []scenario {
 		}
 		set = append(set, sc)
 	}
+	set = append(set, scenario{
+		name: "cortex/talk", dialect: "cortex", reply: informed, submits: asked, told: true, talks: true,
+		change: func(m *manifest.Manifest) {
+			newspaper(m)
+			m.Model.Mode, m.ContextFeedsAt = manifest.ModeResume, manifest.FeedsAtEnd
+		},
+	})
 	return set
 }
 

@@ -23,6 +23,9 @@ func (k keeper) Connect(context.Context, llm.Request) (llm.Session, error) {
 	return &kept{k: k}, nil
 }
 
+// TakesBack reports that what passes with a request does not stay in the conversation.
+func (keeper) TakesBack() bool { return true }
+
 // kept is what a provider has of a conversation.
 type kept struct {
 	k             keeper
@@ -46,6 +49,10 @@ func (c *kept) Continue(ctx context.Context, req llm.Request, sent int) iter.Seq
 		}
 		c.before, c.whole = has, false
 		req.Messages = append(slices.Clone(has), req.Messages[sent:]...)
+		lasting := slices.Clip(req.Messages[:len(req.Messages)-req.Passing])
+		if req.Passing > 0 {
+			c.before = lasting
+		}
 		text := ""
 		for chunk, err := range c.k.Stream(ctx, req) {
 			text += string(chunk.Text)
@@ -54,7 +61,7 @@ func (c *kept) Continue(ctx context.Context, req llm.Request, sent int) iter.Seq
 			}
 			c.whole = c.whole || chunk.Finish == messages.FinishComplete
 		}
-		c.after = append(req.Messages, messages.Message{Role: messages.RoleAssistant, Text: text})
+		c.after = append(lasting, messages.Message{Role: messages.RoleAssistant, Text: text})
 	}
 }
 
