@@ -271,7 +271,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, 
 	if _, path, _ := strings.Cut(pattern, " "); strings.HasPrefix(path, "/v1/sessions/{id}") {
 		id = inPath(r, pattern, "{id}")
 	}
-	if !known || reads && (id == "" || strings.HasPrefix(pattern, "GET /v1/sessions/{id}/records") || strings.HasPrefix(pattern, "GET /v1/sessions/{id}/export")) {
+	if !known || reads && (id == "" || strings.HasPrefix(pattern, "GET /v1/sessions/{id}/records") || strings.HasPrefix(pattern, "GET /v1/sessions/{id}/export") || strings.HasPrefix(pattern, "GET /v1/sessions/{id}/parts")) {
 		next.ServeHTTP(w, r)
 		return
 	}

@@ -79,7 +79,7 @@ func TestDescription(t *testing.T) {
 	}
 	want := []string{
 		"GET /v1/agents", "GET /v1/keys", "POST /v1/keys/rotate", "POST /v1/reload", "GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals",
-		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/turns/{turn}/prompt", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs", "PATCH /v1/sessions/{id}", "GET /v1/sessions/{id}/runs/{run}",
+		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/turns/{turn}/prompt", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/parts/{digest}", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs", "PATCH /v1/sessions/{id}", "GET /v1/sessions/{id}/runs/{run}",
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
 		"GET /v1/approvals", "GET /v1/sessions/{id}/records", "GET /v1/usage", "GET /v1/health", "GET /v1/audit", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",

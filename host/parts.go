@@ -2,12 +2,17 @@ package host
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
@@ -122,4 +127,63 @@ func isPart(s []byte, scheme string) bool {
 		}
 	}
 	return true
+}
+
+// servedAs is the type of a part as it is served: one that a browser makes no page of.
+func servedAs(kind string) string {
+	switch kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
+		return kind
+	case "text/plain":
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
+
+// partRoute gives the bytes of a part that an input of a session has brought along.
+func (s *Server) partRoute() {
+	type in struct {
+		ID     string `path:"id" maxLength:"128"`
+		Digest string `path:"digest" maxLength:"64" doc:"SHA-256 of the bytes, as the record input has it"`
+	}
+	op := get("get-part", "/v1/sessions/{id}/parts/{digest}", "A picture or a file that came with a message", "sessions")
+	op.Responses = map[string]*huma.Response{"200": {Description: "The bytes, as a file", Content: content("application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})}}
+	route(s, op, func(ctx context.Context, in *in) (*huma.StreamResponse, error) {
+		ses, err := s.find(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		p, err := s.partOf(ctx, ses, in.Digest)
+		if err != nil {
+			return nil, err
+		}
+		data, err := s.rt.Archive().Blob(ctx, ses.Incarnation(), p.Digest)
+		if err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			c.SetHeader("Content-Type", servedAs(p.Type))
+			c.SetHeader("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": cmp.Or(p.Name, p.Digest.String()[:12])}))
+			c.SetHeader("Content-Security-Policy", "default-src 'none'; sandbox")
+			_, _ = c.BodyWriter().Write(data) // a client that is gone wants nothing more
+		}}, nil
+	})
+}
+
+// partOf finds a part by its digest.
+func (s *Server) partOf(ctx context.Context, ses *stile.Session, digest string) (*messages.Part, error) {
+	q := stile.RecordQuery{Kinds: []messages.Kind{messages.KindInput}}
+	for r, err := range s.rt.Archive().Query(ctx, ses.Incarnation(), q) {
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := r.Body.(*messages.Input); ok { // an erased one has none
+			for i := range b.Parts {
+				if b.Parts[i].Digest.String() == digest {
+					return &b.Parts[i], nil
+				}
+			}
+		}
+	}
+	return nil, &messages.Error{Code: messages.ErrNotFound, Field: "digest", Detail: "no message of the session has brought that along"}
 }

@@ -227,3 +227,46 @@ func TestLongBodiesNeedACaller(t *testing.T) {
 		}
 	}
 }
+
+// A part is served as the file that it is, to who may read its session, and as nothing else.
+func TestPartIsServed(t *testing.T) {
+	bubble(t, host.Config{}, []*stile.Agent{agentOf("seer", seer{})}, func(t *testing.T, c client) {
+		for _, id := range []string{"s", "other"} {
+			if w := c.raw(t.Context(), "POST", "/v1/sessions", `{"id": "`+id+`", "agent": "seer"}`); w.Code != 201 {
+				t.Fatal(w.Code, w.Body)
+			}
+		}
+		html := base64.StdEncoding.EncodeToString([]byte("%PDF-1.7<script>alert(1)</script>"))
+		if w := c.raw(t.Context(), "POST", "/v1/sessions/s/runs?wait=1m", `{"input": "look", "parts": [{"data": "`+dot+`"}, {"name": "ä b.pdf", "data": "`+html+`"}]}`); w.Code != 200 {
+			t.Fatal(w.Code, w.Body)
+		}
+		var page struct {
+			Records []struct {
+				Body struct{ Parts []messages.Part }
+			}
+		}
+		w := c.raw(t.Context(), "GET", "/v1/sessions/s/records?kind=input", "")
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Records) != 1 || len(page.Records[0].Body.Parts) != 2 {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		for i, want := range []struct{ kind, name, data string }{{"image/png", "", dot}, {"application/pdf", "filename*=utf-8''%C3%A4%20b.pdf", html}} {
+			digest := page.Records[0].Body.Parts[i].Digest.String()
+			w := c.raw(t.Context(), "GET", "/v1/sessions/s/parts/"+digest, "")
+			h := w.Header()
+			if got := base64.StdEncoding.EncodeToString(w.Body.Bytes()); w.Code != 200 || got != want.data {
+				t.Errorf("%d %s", w.Code, got)
+			}
+			if h.Get("Content-Type") != want.kind || h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename") || !strings.Contains(h.Get("Content-Disposition"), want.name) || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
+				t.Errorf("%v", h)
+			}
+			if w := c.raw(t.Context(), "GET", "/v1/sessions/other/parts/"+digest, ""); w.Code != 404 {
+				t.Errorf("another session: %d %s", w.Code, w.Body)
+			}
+		}
+		for digest, status := range map[string]int{strings.Repeat("0", 64): 404, "x": 404, strings.Repeat("0", 65): 422} {
+			if w := c.raw(t.Context(), "GET", "/v1/sessions/s/parts/"+digest, ""); w.Code != status {
+				t.Errorf("%s: %d %s", digest, w.Code, w.Body)
+			}
+		}
+	})
+}

@@ -160,6 +160,7 @@ func (s *Server) sessionRoutes() {
 			}}, nil
 		})
 	s.recordRoutes()
+	s.partRoute()
 	s.keyRoutes()
 }
 

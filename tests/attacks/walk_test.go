@@ -44,6 +44,7 @@ var routes = map[string]route{
 	"GET /v1/sessions/{id}":                         {scope: "read", names: "session"},
 	"DELETE /v1/sessions/{id}":                      {scope: "admin", names: "session"},
 	"GET /v1/sessions/{id}/export":                  {scope: "read", names: "session"},
+	"GET /v1/sessions/{id}/parts/{digest}":          {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/events":                  {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/records":                 {scope: "read", names: "session"},
 	"GET /v1/approvals":                             {scope: "read", lists: true},

@@ -219,6 +219,11 @@ func plain(name string, m llm.Model) *stile.Agent {
 	return &stile.Agent{Manifest: man, Model: m}
 }
 
+// seer is a model that takes pictures and files.
+type seer struct{ model }
+
+func (seer) TakesPart(string) bool { return true }
+
 // flood says a thousand pieces, some five hundred a second.
 func flood() model {
 	return func(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
@@ -386,7 +391,7 @@ func TestConsole(t *testing.T) {
 	}
 	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", goOn: make(chan struct{}, 1)}
 	w.agents = []*stile.Agent{
-		w.talker(), clerk(t), keeper(t), plain("plain", says("Ahoy, ", "there.")), plain("flood", flood()),
+		w.talker(), clerk(t), keeper(t), plain("plain", says("Ahoy, ", "there.")), plain("seer", seer{says("I see.")}), plain("flood", flood()),
 		example(t, "booking/agent.yaml"), example(t, "research/agent.yaml"), example(t, "newsroom/agent.yaml"), example(t, "gallery/endless-loop.yaml"),
 	}
 	w.start()

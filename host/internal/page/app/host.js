@@ -84,13 +84,21 @@ async function plain(path, signal) {
   return res;
 }
 
+/** The bytes of a picture or a file of a session. @returns {Promise<Blob>} */
+export const part = async (id, digest, signal) => (await plain(`v1/sessions/${encodeURIComponent(id)}/parts/${digest}`, signal)).blob();
+
+/** Has a person keep bytes as a file. */
+export function keep(bytes, name) {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(bytes), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
 /** The host's metrics, as a text. */
 export const metrics = async ({ signal } = {}) => (await plain("metrics", signal)).text();
 
 /** The records of a session as a file: a link could not show a token. */
 export async function save(id) {
   const res = await plain(`v1/sessions/${encodeURIComponent(id)}/export`);
-  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await res.blob()), download: id + ".jsonl" });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  keep(await res.blob(), id + ".jsonl");
 }

@@ -10,6 +10,7 @@ import { cls, html, useRef, useState } from "./html.js";
 import { Copy, Inspect } from "./inspect.js";
 import { useLive } from "./live.js";
 import { Records } from "./log.js";
+import { Chosen, sent } from "./parts.js";
 import { Prompt } from "./prompt.js";
 import { go, route } from "./route.js";
 import { freshen } from "./sessions.js";
@@ -93,16 +94,17 @@ function Head({ live }) {
 function Say({ live }) {
   const box = useRef(null);
   const [sending, set] = useState(false);
+  const [files, choose] = useState(/** @type {File[]} */ ([]));
   const send = async () => {
     const text = box.current.value;
     if (!text.trim() || sending) return;
     set(true);
     const ok = await attempt(async () => {
-      await live.session.call("POST", "/runs", { body: { input: text } });
+      await live.session.call("POST", "/runs", { body: { input: text, parts: files.length ? await sent(files) : undefined } });
       return true;
     });
     set(false);
-    if (ok) box.current.value = "";
+    if (ok) (box.current.value = ""), choose([]);
     await live.refresh();
     freshen();
   };
@@ -115,6 +117,7 @@ function Say({ live }) {
   const gone = live.view && !live.view.agent_known;
   return html`<form class="say" onSubmit=${(e) => (e.preventDefault(), send())}>
     <textarea id="say" ref=${box} rows="1" maxlength="524288" aria-label="Message" placeholder=${gone ? "The host does not have this session's agent any more" : "Message (Enter sends, Shift+Enter breaks the line)"} disabled=${gone} onKeyDown=${key}></textarea>
+    <${Chosen} files=${files} set=${choose} disabled=${sending || gone} />
     <button class="primary" disabled=${sending || gone}>Send</button>
   </form>`;
 }

@@ -3,7 +3,8 @@
 
 /**
  * @typedef {{type: string, seq: number, run: number, turn: number, ts: string, body: any, hash: string, prev: string, sig?: {kid: string, sig: string}}} Rec
- * @typedef {{key: string, kind: string, seq: number, turn: number, ts: string, text: string, hidden: boolean, done: boolean, label?: string, message?: boolean, action?: Action, code?: string}} Item
+ * @typedef {{key: string, kind: string, seq: number, turn: number, ts: string, text: string, hidden: boolean, done: boolean, label?: string, message?: boolean, parts?: Part[], action?: Action, code?: string}} Item
+ * @typedef {{digest: string, name?: string, size: number, type: string}} Part
  * @typedef {{id: string, turn: number, name: string, type: string, args: string, needs: string[], block: string, group: string, undoes: string, declared: string, seq: number, seqs: number[], attempts: {at: string, seq: number, failure?: string, child?: string}[], asked: {at: string, seq: number, state: string, by?: string, reason?: string}[], ended: string, state: string, result: string, reason: string, error_code?: string, text: string, done?: number, total?: number, tokens: number, cost: number, children: any[]}} Action
  * @typedef {{id: string, kind: string, block: string, needs: string[], at: string, ended: string, state: string, seq: number, seqs: number[], test?: string, branch?: string, count?: number, ok?: number, failed?: number, reason?: string}} Block
  * @typedef {{seq: number, at: string, first: string, ended: string, provider: string, model: string, mode: string, finish: string, usage: any, cost: number, error: string, length: number, replySeq: number}} Request
@@ -147,7 +148,7 @@ export class Story {
   input(r, b) {
     this.run(r.run).seq ||= r.seq;
     const text = b.text ?? message(b.userdata ?? "");
-    this.#item(r, "user", { text, label: b.user, message: b.text !== undefined || text !== b.userdata });
+    this.#item(r, "user", { text, label: b.user, message: b.text !== undefined || text !== b.userdata, parts: b.parts ?? [] });
   }
 
   run_begin(r) {

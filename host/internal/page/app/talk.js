@@ -4,6 +4,7 @@ import { Acts } from "./acts.js";
 import { cell, useCell } from "./cell.js";
 import { brief, money, pretty, span } from "./format.js";
 import { cls, Component, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Parts } from "./parts.js";
 import { plainly } from "./plain.js";
 import { go } from "./route.js";
 import { again, fork } from "./steer.js";
@@ -68,7 +69,7 @@ function Asked({ item, turn, id }) {
   const [edit, set] = useState(false);
   const box = useRef(null);
   if (!edit) {
-    return html`<div class="user" data-kind="user">${item.text}</div>
+    return html`<div class="user" data-kind="user">${item.text}${item.parts?.length > 0 && html`<${Parts} id=${id} parts=${item.parts} />`}</div>
       ${turn > 0 && item.message && html`<${Acts}><button class="link edit" onClick=${() => set(true)} title="Say it otherwise in a copy of the session, which begins in front of it">Edit and run again</button></${Acts}>`}`;
   }
   const run = async (e) => {

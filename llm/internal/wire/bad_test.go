@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile/internal/wiretest"
+	"github.com/seed14be6753/stile/llm"
+)
+
+// speaker speaks as much of Responses as a conversation of texts takes.
+type speaker struct {
+	byID
+	Vendor
+	base string
+}
+
+func (v *speaker) Address(string) string { return v.base + "/v1/responses" }
+func (v *speaker) Talk() Talk            { return v }
+func (*speaker) Events() Events          { return deltas{} }
+
+func (*speaker) Next(ask *Ask, sent int, from string) ([]any, error) {
+	input := []any{}
+	for i := range ask.Messages[sent:] {
+		m := &ask.Messages[sent+i]
+		input = append(input, map[string]any{"role": m.Role, "content": m.Text})
+	}
+	event := map[string]any{"type": "response.create", "model": ask.Model, "store": false, "input": input}
+	if from != "" {
+		event["previous_response_id"] = from
+	}
+	return []any{event}, nil
+}
+
+type deltas struct{ Events }
+
+func (deltas) Event(ev Event, r *Reply) error {
+	var e struct {
+		Delta Raw `json:"delta"`
+	}
+	if err := Decode(ev.Data, &e); err != nil {
+		return err
+	}
+	if strings.HasSuffix(ev.Name, ".delta") {
+		return r.Text(e.Delta)
+	}
+	if ev.Name == "response.completed" {
+		r.Finish("complete")
+		r.Over()
+	}
+	return nil
+}
+
+// The bounds of a connection hold, whoever speaks over it.
+func TestBadInput(t *testing.T) {
+	wiretest.Bad(t, func(_ testing.TB, url string, base http.RoundTripper) llm.SessionModel {
+		return NewTalking(Config{Vendor: &speaker{base: url}, Keys: llm.NewKeys(), Base: base})
+	})
+}
