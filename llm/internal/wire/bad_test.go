@@ -7,6 +7,8 @@ import (
 
 	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // speaker speaks as much of Responses as a conversation of texts takes.
@@ -57,4 +59,23 @@ func TestBadInput(t *testing.T) {
 	wiretest.Bad(t, func(_ testing.TB, url string, base http.RoundTripper) llm.SessionModel {
 		return NewTalking(Config{Vendor: &speaker{base: url}, Keys: llm.NewKeys(), Base: base})
 	})
+}
+
+// A key that is refused over an open connection ends that: another one takes the next key.
+func TestKeyRefusedOverAConnection(t *testing.T) {
+	srv := llmtest.NewProvider(t, func(r *llmtest.Request) llmtest.Response {
+		return llmtest.Response{Text: []string{"be", "gun"}, Error: "invalid_api_key", Status: 401}
+	})
+	s, err := NewTalking(Config{Vendor: &speaker{base: srv.URL}, Keys: llm.NewKeys()}).Connect(t.Context(), llm.Request{Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var o llmtest.Outcome
+	for c, err := range s.Continue(t.Context(), llm.Request{Model: "m", Messages: []messages.Message{{Role: messages.RoleUser, Text: "One"}}}, 0) {
+		o.Take(c, err)
+	}
+	if f := llm.FailureOf(o.Err); f.Kind != llm.KindAuth || o.Text != "begun" || !s.Ended() {
+		t.Errorf("ended %v: %+v", s.Ended(), o)
+	}
 }
