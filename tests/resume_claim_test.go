@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/llm/llmtest"
+	"github.com/seed14be6753/stile/llm/openai"
+	"github.com/seed14be6753/stile/manifest"
 )
 
 // claimed is the record of a run: what was sent to the provider up to each of its requests.
@@ -38,19 +41,61 @@ func claim(t *testing.T, mode string) (c claimed) {
 	a := resuming(t, "cogency", mode, srv.URL, "")
 	a.Manifest.Loop.MaxTurns, a.Manifest.Quotas.Tokens = 2*claimTurns, 10_000_000
 	wantDone(t, ask(t, open(t, rt, "s", a), "Look at all of them."))
+	c.count(t, srv)
+	if len(c.Text) != claimTurns {
+		t.Fatalf("%d requests", len(c.Text))
+	}
+	return c
+}
+
+// count takes what was sent up to each request, with what led to it.
+func (c *claimed) count(t *testing.T, srv *llmtest.Provider) {
+	t.Helper()
 	var text, wire int64
 	for _, s := range srv.Seen() {
-		var body struct{ Instructions string } // the system's text, by replay
-		if err := json.Unmarshal(s.Body, &body); err != nil {
-			t.Fatal(err)
+		for _, r := range []*llmtest.Request{s, s.Led} {
+			if r == nil {
+				continue
+			}
+			var body struct{ Instructions string } // the system's text, by replay
+			if err := json.Unmarshal(r.Body, &body); err != nil {
+				t.Fatal(err)
+			}
+			text += int64(len(body.Instructions))
+			for _, item := range r.New {
+				text += int64(len(item.Text))
+			}
+			wire += int64(len(r.Body))
 		}
-		text += int64(len(body.Instructions))
-		for _, item := range s.New {
-			text += int64(len(item.Text))
-		}
-		wire += int64(len(s.Body))
 		c.Text, c.Wire = append(c.Text, text), append(c.Wire, wire)
 	}
+}
+
+// claimFed is claim in cortex, with a feed at the end of each prompt. Its time stands still, because
+// results say how long they took.
+func claimFed(t *testing.T, mode string) (c claimed) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := llmtest.NewPipedProvider(t, func(c *llmtest.Request) llmtest.Response {
+			if c.N == claimTurns {
+				return llmtest.Response{Text: []string{"<response>Done.</response>"}}
+			}
+			return llmtest.Response{Text: []string{fmt.Sprintf(`I look at %02d. <action id="d">{"name":"own.double","parameters":{"text":"%02d %s"}}</action>`, c.N, c.N, strings.Repeat("word ", 99))}}
+		})
+		m, err := openai.New(openai.Options{BaseURL: srv.URL + "/v1", API: openai.Responses, Base: srv.Base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := resumingFed(t, "responses_ws", mode, srv.URL, "")
+		a.Model, a.Manifest.Model = m, manifest.Model{Provider: "mine", Model: "m-1", Mode: mode, ToolCalls: manifest.ToolCallsText}
+		a.Manifest.Loop.MaxTurns, a.Manifest.Quotas.Tokens = 2*claimTurns, 10_000_000
+		rt := start(t, stile.Config{})
+		wantDone(t, ask(t, open(t, rt, "s", a), "Look at all of them."))
+		c.count(t, srv)
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 	if len(c.Text) != claimTurns {
 		t.Fatalf("%d requests", len(c.Text))
 	}
@@ -69,7 +114,7 @@ func second(all []int64) (d []int64) {
 // linearly, where it grows with the square of the turns by replay. The page and its plot are of the
 // committed record, and the record is what a run gives.
 func TestClaimOfResume(t *testing.T) {
-	got := map[string]claimed{"resume": claim(t, "resume"), "replay": claim(t, "replay")}
+	got := map[string]claimed{"resume": claim(t, "resume"), "replay": claim(t, "replay"), "cortex resume": claimFed(t, "resume"), "cortex replay": claimFed(t, "replay")}
 	adds := int64(0) // by a turn: the reply, and its result
 	for i, d := range second(got["replay"].Text) {
 		if i == 0 {
@@ -82,6 +127,11 @@ func TestClaimOfResume(t *testing.T) {
 	for i, d := range second(got["resume"].Text) {
 		if d != 0 {
 			t.Errorf("with a conversation request %d sends %d bytes more than the one before", i+3, d)
+		}
+	}
+	for i, d := range second(got["cortex resume"].Text) {
+		if i > 0 && (d < -8 || d > 8) { // a count has one digit more
+			t.Errorf("with feeds at the end request %d sends %d bytes more than the one before", i+3, d)
 		}
 	}
 	last := claimTurns - 1
@@ -109,6 +159,7 @@ func TestClaimOfResume(t *testing.T) {
 func claimPage(of map[string]claimed) []byte {
 	resume, replay := of["resume"], of["replay"]
 	adds := second(replay.Text)[0]
+	fed, whole := of["cortex resume"].Text[claimTurns-1], of["cortex replay"].Text[claimTurns-1]
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# What a kept conversation saves
 
@@ -127,10 +178,11 @@ One run of `+"`cogency`"+` with %d turns at a provider in memory that speaks Res
 	}
 	fmt.Fprintf(&b, `
 - A turn adds %d bytes of text: a reply and its result. By replay each request sends that much more than the one before it, so the second difference of what was sent is %d bytes. With a conversation it is 0: each request behind the first sends its result alone.
+- In `+"`cortex`"+` with a [feed at the end](reference/providers.md#feeds-at-the-end) of each prompt the reply goes with its result, because it stood behind the feed: after %d turns %d B of text in place of %d B, %.1f times less.
 - Tokens are text at four bytes each. Requests are whole bodies, with tools and options, which both modes send each time.
 - A provider bills the tokens of the whole conversation in both modes, those that it has in its cache at its lower price. What is saved is sending, and work of the host.
 - The figures depend on no machine: the test runs both modes and compares.
-`, adds, adds)
+`, adds, adds, claimTurns, fed, whole, float64(whole)/float64(fed))
 	return b.Bytes()
 }
 
