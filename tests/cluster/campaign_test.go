@@ -27,7 +27,7 @@ import (
 // What a campaign does. make hosts has more of it than a plain run of the tests.
 var (
 	campaignSeed  = flag.Uint64("seed", 0, "of the campaign; 0 draws one")
-	campaignKills = flag.Int("kills", 2, "hosts to kill")
+	campaignKills = flag.Int("kills", 1, "hosts to kill")
 	campaignFroze = flag.Int("freezes", 1, "hosts to freeze for longer than their lease")
 	campaignOther = flag.Bool("other", false, "also stop hosts in order, cut and slow links, and restart the database")
 	campaignFor   = flag.Duration("for", 20*time.Second, "ends the faults at last")
