@@ -34,7 +34,9 @@ type Cluster struct {
 	// Lease is how long the others wait for a host that says nothing; 0 is two seconds.
 	Lease time.Duration
 	// Secret seals what the hosts tell each other in the database, such as their public keys. It
-	// has at least 32 bytes and is the same for all hosts: that of host.Config.ClusterSecret.
+	// has at least 32 bytes and is the same for all hosts: that of host.Config.ClusterSecret. A
+	// runtime with a Secret and without an Address shares its keys and no sessions: a command
+	// beside the hosts.
 	Secret []byte
 }
 
@@ -153,7 +155,7 @@ func (rt *Runtime) Drain() {
 // cluster.
 func (rt *Runtime) sharing(store journal.Store) (*keyfile.Sharing, error) {
 	c := &rt.cfg.Cluster
-	if c.Address == "" || rt.cfg.ReadOnly {
+	if c.Address == "" && len(c.Secret) == 0 || rt.cfg.ReadOnly || rt.cfg.InMemory {
 		return nil, nil
 	}
 	if len(c.Secret) < board.MinSecret {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/confine"
 	hooking "github.com/seed14be6753/stile/internal/webhook"
 )
@@ -129,11 +130,12 @@ func found(check, state, format string, args ...any) []finding {
 }
 
 // checking is the configuration of a runtime that would serve by the settings.
-func (a *app) checking(s *settings) stile.Config {
+func (a *app) checking(ctx context.Context, s *settings) stile.Config {
 	a.own = append(a.own, s.ownFiles()...)
 	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
-	who, _ := a.access(s) // lookTokens says what is wrong with it
+	who, _, end, _ := a.callers(ctx, s) // lookTokens says what is wrong with it
+	end()
 	return stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), ProgramUser: s.ProgramUser, Providers: vendors(a.lookup), Databases: databases()}
 }
 
@@ -143,7 +145,7 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	if len(s.Agents) == 0 {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
-	cfg := a.checking(s)
+	cfg := a.checking(ctx, s)
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		var mode, why string
@@ -264,21 +266,33 @@ func (a *app) lookKeys(context.Context, *settings) []finding {
 	return found("keys", isOK, "%s, sealed", count(int64(n), "key"))
 }
 
-func (a *app) lookTokens(_ context.Context, s *settings) []finding {
-	auth, err := a.access(s)
+// callers identifies the callers of a host, which is not running here.
+func (a *app) callers(ctx context.Context, s *settings) (who access.Authenticator, toks *access.Tokens, end func(), err error) {
+	end = func() {}
+	var shared *access.Tokens
+	if s.Cluster.Address != "" {
+		if shared, end, err = a.tokens(ctx, s); err != nil {
+			return nil, nil, func() {}, err
+		}
+	}
+	who, err = a.access(s, shared)
+	return who, access.Kept(who), end, err
+}
+
+func (a *app) lookTokens(ctx context.Context, s *settings) []finding {
+	auth, toks, end, err := a.callers(ctx, s)
+	defer end()
 	if err != nil {
 		return found("access", isFail, "%v", err)
 	}
 	if auth == nil {
 		return found("access", isOK, "anybody on this machine may ask; no token is asked for")
 	}
-	toks, err := a.tokens()
-	if err != nil {
-		return found("access", isFail, "%v", err)
-	}
-	all, err := toks.List()
-	if err != nil {
-		return found("access", isFail, "%v", err)
+	var all []access.Token
+	if toks != nil { // else all of them show JWTs
+		if all, err = toks.List(); err != nil {
+			return found("access", isFail, "%v", err)
+		}
 	}
 	good, soon := 0, 0
 	for _, tok := range all {
@@ -406,7 +420,8 @@ func (a *app) lookJournal(ctx context.Context, s *settings) []finding {
 }
 
 func (a *app) lookAddress(ctx context.Context, s *settings) []finding {
-	auth, err := a.access(s)
+	auth, _, end, err := a.callers(ctx, s)
+	defer end()
 	if err != nil {
 		return nil // said above
 	}

@@ -30,7 +30,7 @@ func (a *app) pins(ctx context.Context, config string, manifests []string, asJSO
 	if len(manifests) == 0 {
 		manifests = s.Agents
 	}
-	differs, cfg := false, a.checking(&s)
+	differs, cfg := false, a.checking(ctx, &s)
 	for _, path := range manifests {
 		agent, err := stile.LoadAgent(path)
 		if err != nil {

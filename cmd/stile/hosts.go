@@ -27,17 +27,25 @@ func clusterOf(ctx context.Context, s *settings, door *host.Config, cfg *stile.C
 	if c.Address == "" {
 		return nil
 	}
-	b, err := readFile(c.SecretFile, maxSecretBytes)
-	if err != nil {
-		return configError("cluster.secret_file", files.Cause(err).Error())
+	var err error
+	if door.ClusterSecret, err = clusterSecret(s); err != nil {
+		return err
 	}
-	door.ClusterSecret = []byte(strings.TrimSpace(string(b)))
 	var lc net.ListenConfig
 	if door.ClusterListener, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
 		return configError("cluster.address", "cannot listen on "+c.Address+": "+files.Cause(err).Error())
 	}
 	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease, Secret: door.ClusterSecret}
 	return nil
+}
+
+// clusterSecret is what the hosts of a cluster know alone.
+func clusterSecret(s *settings) ([]byte, error) {
+	b, err := readFile(s.Cluster.SecretFile, maxSecretBytes)
+	if err != nil {
+		return nil, configError("cluster.secret_file", files.Cause(err).Error())
+	}
+	return []byte(strings.TrimSpace(string(b))), nil
 }
 
 func (a *app) hostsCommand() *cobra.Command {

@@ -65,6 +65,9 @@ func (a *app) withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.R
 		}
 		return withRuntime(ctx, cfg, f)
 	}
+	if cfg.Store != nil {
+		return withRuntime(ctx, cfg, f)
+	}
 	store, err := a.openShared(ctx, false)
 	switch {
 	case err != nil:
@@ -73,6 +76,11 @@ func (a *app) withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.R
 		return withRuntime(ctx, cfg, f)
 	}
 	cfg.Store = store
+	if a.cluster != nil {
+		if cfg.Cluster.Secret, err = clusterSecret(a.cluster); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	return errors.Join(withRuntime(ctx, cfg, f), store.Close())
 }
 

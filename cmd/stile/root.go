@@ -29,6 +29,7 @@ type app struct {
 	keyRest        time.Duration   // of the settings, where they are read; goes before $STILE_KEY_REST
 	programUser    string          // of the settings, where they are read; goes before $STILE_PROGRAM_USER
 	unproved       string          // of the settings, where they are read; goes before $STILE_UNPROVED
+	cluster        *settings       // where they are read, and of a host of a cluster: it believes keys that are shared under the secret
 	own            []string        // further files of the host
 	auditLog       io.Writer       // of the settings, where they are read: the audit log of a host of the directory; nil without one
 	auditPath      string          // its name

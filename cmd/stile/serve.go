@@ -256,7 +256,28 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	if err != nil {
 		return err
 	}
-	who, err := a.access(s)
+	level, err := zapcore.ParseLevel(s.LogLevel)
+	if err != nil {
+		return configError("log_level", err.Error())
+	}
+	log := zapcore.Lock(zapcore.AddSync(a.err))
+	cfg.Log = telemetry.NewLogger(level, true, log)
+	var shared *access.Tokens
+	if s.Cluster.Address != "" {
+		store, err := a.openShared(ctx, false)
+		if err != nil {
+			return err
+		}
+		if store != nil {
+			defer func() { _ = store.Close() }() // the runtime has closed what it wrote
+			cfg.Store = store
+		}
+		if shared, err = a.tokensIn(ctx, s, store, cfg.Log.Named("tokens")); err != nil {
+			return err
+		}
+		defer shared.Close()
+	}
+	who, err := a.access(s, shared)
 	if err != nil {
 		return err
 	}
@@ -283,18 +304,12 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	if door.ClusterListener != nil {
 		defer door.ClusterListener.Close()
 	}
-	level, err := zapcore.ParseLevel(s.LogLevel)
-	if err != nil {
-		return configError("log_level", err.Error())
-	}
-	log := zapcore.Lock(zapcore.AddSync(a.err))
 	if s.AuditLog == "-" {
 		door.Audit = log // lines of both, each whole
 	}
 	if cfg.DecisionLog, err = decisionLog(s.DecisionLog, s.DecisionBytes, s.DecisionKeep, log); err != nil {
 		return err
 	}
-	cfg.Log = telemetry.NewLogger(level, true, log)
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
 	cfg.Spending = s.Spending.runtime()

@@ -224,6 +224,9 @@ func (a *app) resolve(cmd *cobra.Command) error {
 		a.passphraseFile = s.PassphraseFile
 	}
 	a.keyRest, a.unproved = s.KeyRest, s.Unproved
+	if s.Cluster.Address != "" {
+		a.cluster = &s
+	}
 	s.Dir = a.dir
 	a.auditLog, a.auditPath = a.auditOf(&s)
 	return nil

@@ -18,9 +18,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/board"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -34,14 +37,77 @@ const (
 	authNone   = "none"
 )
 
-func (a *app) tokens() (*access.Tokens, error) {
-	return access.Open(filepath.Join(a.dir, tokenFile), nil)
+// tokens opens the tokens of a host: those of its cluster, else the file in its directory.
+func (a *app) tokens(ctx context.Context, s *settings) (toks *access.Tokens, end func(), err error) {
+	path := filepath.Join(a.dir, tokenFile)
+	if s.Cluster.Address == "" {
+		toks, err = access.Open(path, nil)
+		return toks, func() {}, err
+	}
+	if err := files.MakeDir(a.dir); err != nil { // for the audit log
+		return nil, nil, err
+	}
+	a.journal = cmp.Or(a.journal, s.Journal)
+	store, err := a.openShared(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	toks, err = a.tokensIn(ctx, s, store, nil)
+	if err != nil {
+		return nil, nil, errors.Join(err, closed(store))
+	}
+	return toks, func() {
+		toks.Close()
+		_ = store.Close() // what was changed is committed
+	}, nil
 }
 
-// access identifies the callers of a host; nil when every caller is the local user.
-func (a *app) access(s *settings) (access.Authenticator, error) {
+func closed(store sharedJournal) error {
+	if store == nil {
+		return nil
+	}
+	return store.Close()
+}
+
+// tokensIn opens the tokens of a cluster.
+func (a *app) tokensIn(ctx context.Context, s *settings, store sharedJournal, log *zap.Logger) (*access.Tokens, error) {
+	place, ok := store.(interface{ Board() (board.Port, error) })
+	if !ok {
+		return nil, configError("cluster.address", "hosts of a cluster share a journal in a database: name it with journal or $"+envJournal)
+	}
+	secret, err := clusterSecret(s)
+	if err != nil {
+		return nil, err
+	}
+	b, err := place.Board()
+	if err != nil {
+		return nil, err
+	}
+	return access.OpenShared(ctx, b, secret, filepath.Join(a.dir, tokenFile), log, nil)
+}
+
+// withTokens runs f with the tokens of a host.
+func (a *app) withTokens(ctx context.Context, s *settings, f func(*access.Tokens) error) error {
+	toks, end, err := a.tokens(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return f(toks)
+}
+
+// access identifies the callers of a host; nil when every caller is the local user. shared are the
+// tokens of its cluster; nil without one.
+func (a *app) access(s *settings, shared *access.Tokens) (access.Authenticator, error) {
 	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
 	none := errors.Is(err, fs.ErrNotExist)
+	if shared != nil {
+		all, err := shared.List()
+		if err != nil {
+			return nil, err
+		}
+		none = len(all) == 0
+	}
 	var jwts access.Authenticator // and the bootstrap token
 	if s.OIDC.given() {
 		o := s.OIDC
@@ -68,15 +134,24 @@ func (a *app) access(s *settings) (access.Authenticator, error) {
 	case s.Auth == authNone:
 		return nil, nil
 	case s.Auth == authTokens && none && jwts == nil:
-		return nil, configError("auth", "there are no tokens in "+a.dir+"; stile tokens create makes one")
+		where := a.dir
+		if shared != nil {
+			where = "the database of the cluster"
+		}
+		return nil, configError("auth", "there are no tokens in "+where+"; stile tokens create makes one")
 	case s.Auth != authTokens && s.Auth != authAuto:
 		return nil, configError("auth", "want auto, tokens or none")
 	case none && s.Bootstrap == "": // with it tokens are kept from the first on
 		return jwts, nil
 	}
-	toks, err := a.tokens()
-	if err != nil || jwts == nil {
-		return toks, err
+	toks := shared
+	if toks == nil {
+		if toks, err = access.Open(filepath.Join(a.dir, tokenFile), nil); err != nil {
+			return nil, err
+		}
+	}
+	if jwts == nil {
+		return toks, nil
 	}
 	return access.First(toks, jwts), nil
 }
@@ -88,7 +163,7 @@ func (a *app) tokensCommand() *cobra.Command {
 		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
 shown once, when it is made; what is kept in the data directory does not give it away.
 A running host takes changes up at once. The directory is that of the settings of stile
-serve, unless --dir names one; with --host a running host is asked instead, for tokens of
+serve, unless --dir names one; hosts of a cluster keep tokens in the database of their journal; with --host a running host is asked instead, for tokens of
 the tenant of the admin whose token is shown. The scopes:
   read      agents, sessions, their events and exports
   submit    begin and fork sessions, submit, cancel
@@ -127,7 +202,9 @@ Hosts that use this directory ask for tokens from the next start on.`,
   stile tokens create --scope metrics --note prometheus --expires 0`,
 		Args: cobra.NoArgs,
 	}
-	a.ofHost(cmd, func(_ context.Context, s *settings, _ []string) error { return a.tokensCreate(s, wish, life) })
+	a.ofHost(cmd, func(ctx context.Context, s *settings, _ []string) error {
+		return a.withTokens(ctx, s, func(toks *access.Tokens) error { return a.tokensCreate(s, toks, wish, life) })
+	})
 	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, _ []string) error {
 		if cmd.Flags().Changed("tenant") {
 			return configError("tenant", "a host makes tokens of the caller's tenant alone")
@@ -158,16 +235,12 @@ Hosts that use this directory ask for tokens from the next start on.`,
 	return cmd
 }
 
-func (a *app) tokensCreate(s *settings, wish access.Wish, life time.Duration) error {
+func (a *app) tokensCreate(s *settings, toks *access.Tokens, wish access.Wish, life time.Duration) error {
 	if life < 0 {
 		return configError("expires", "is not negative")
 	}
 	if life > 0 {
 		wish.Expires = time.Now().Add(life).Truncate(time.Second)
-	}
-	toks, err := a.tokens()
-	if err != nil {
-		return err
 	}
 	secret, tok, err := toks.Create(wish)
 	if err != nil {
@@ -264,20 +337,18 @@ func (a *app) tokensListCommand() *cobra.Command {
 		Example: `  stile tokens list --json`,
 		Args:    cobra.NoArgs,
 	}
-	a.ofHost(cmd, func(context.Context, *settings, []string) error {
-		toks, err := a.tokens()
-		if err != nil {
-			return err
-		}
-		all, err := toks.List()
-		if err != nil {
-			return err
-		}
-		var lines []tokenJSON
-		for i := range all {
-			lines = append(lines, jsonOf(&all[i]))
-		}
-		return a.tokensList(lines, asJSON)
+	a.ofHost(cmd, func(ctx context.Context, s *settings, _ []string) error {
+		return a.withTokens(ctx, s, func(toks *access.Tokens) error {
+			all, err := toks.List()
+			if err != nil {
+				return err
+			}
+			var lines []tokenJSON
+			for i := range all {
+				lines = append(lines, jsonOf(&all[i]))
+			}
+			return a.tokensList(lines, asJSON)
+		})
 	})
 	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, _ []string) error {
 		var all []tokenJSON
@@ -374,14 +445,15 @@ says otherwise. It does not count as made by the old one.`,
 		}
 		return nil
 	}
-	a.ofHost(cmd, func(_ context.Context, s *settings, args []string) error {
+	a.ofHost(cmd, func(ctx context.Context, s *settings, args []string) error {
 		if err := negative(); err != nil {
 			return err
 		}
-		toks, err := a.tokens()
+		toks, end, err := a.tokens(ctx, s)
 		if err != nil {
 			return err
 		}
+		defer end()
 		r := access.Rotation{ID: args[0], Grace: grace}
 		if cmd.Flags().Changed("expires") {
 			r.Life = &life
@@ -446,11 +518,12 @@ and what that made.`,
   stile tokens revoke 5f3a0c9be214 --with-made --host https://stile.example.com --token-file admin.token`,
 		Args: cobra.ExactArgs(1),
 	}
-	a.ofHost(cmd, func(_ context.Context, s *settings, args []string) error {
-		toks, err := a.tokens()
+	a.ofHost(cmd, func(ctx context.Context, s *settings, args []string) error {
+		toks, end, err := a.tokens(ctx, s)
 		if err != nil {
 			return err
 		}
+		defer end()
 		gone, left, err := toks.Revoke(access.Revocation{ID: args[0], WithMade: withMade})
 		if err != nil {
 			return err

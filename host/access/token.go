@@ -71,8 +71,9 @@ type file struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// Tokens are those of one file. Several processes may use it at once; changes are made
-// under a lock and put in place in one step. Its methods are safe for concurrent use.
+// Tokens are those of one file, or of a cluster (OpenShared). Several processes may use them at
+// once; changes are made under a lock and put in place in one step. Its methods are safe for
+// concurrent use.
 type Tokens struct {
 	path string
 	now  func() time.Time
@@ -81,11 +82,14 @@ type Tokens struct {
 	seen fs.FileInfo
 	byID map[string]*entry
 	bad  error // why nothing could be read
+
+	hosts *hostTokens // those of a cluster, in place of a file; nil
 }
 
 type entry struct {
-	hash  [sha256.Size]byte
-	token Token
+	hash   [sha256.Size]byte
+	token  Token
+	undone bool // the database has lost its end
 }
 
 // Open uses the file of that path, which need not exist yet: then no token is known. One
@@ -107,6 +111,10 @@ func Open(path string, now func() time.Time) (*Tokens, error) {
 // refresh reads the file when it is another one than before. The lock is held. Where
 // there is none no token is known: that is an answer, and not a failure to give one.
 func (t *Tokens) refresh() {
+	if t.hosts != nil {
+		t.bad = t.behind()
+		return
+	}
 	info, err := os.Stat(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.seen, t.byID, t.bad = nil, nil, nil
@@ -520,6 +528,9 @@ func (t *Tokens) Revoke(r Revocation) (gone, left []Token, err error) {
 
 // List gives all tokens, in the order in which they were made.
 func (t *Tokens) List() ([]Token, error) {
+	if t.hosts != nil {
+		return t.hosts.list(context.Background())
+	}
 	f, _, err := readTokens(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -527,8 +538,11 @@ func (t *Tokens) List() ([]Token, error) {
 	return f.Tokens, t.placed(err)
 }
 
-// change does one to the file, alone.
+// change makes one change, alone.
 func (t *Tokens) change(do func(*file) error) (err error) {
+	if t.hosts != nil {
+		return t.hosts.change(context.Background(), t, do)
+	}
 	dir := filepath.Dir(t.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return t.placed(err)

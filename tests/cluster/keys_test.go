@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,7 +15,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/postgrestest"
+	"github.com/seed14be6753/stile/journal/postgres"
 )
 
 // kids are the ids of the keys that a host verifies with.
@@ -111,6 +115,100 @@ func (w *world) privateHalves(host string) (all []string) {
 		w.t.Fatalf("%s has %d private halves", host, len(all))
 	}
 	return all
+}
+
+// A token that is made at one host is good at the others, and refused at all once it is revoked at
+// one; a row that no host wrote is no token; and the tables have no secret.
+func TestTokens(t *testing.T) {
+	w := prepare(t)
+	if w == nil {
+		return
+	}
+	w.job.Tokens = true
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	toks, err := tokensOf(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer toks.Close()
+	admin, _, err := toks.Create(access.Wish{Tenant: "acme", User: "root", Scopes: []string{"admin", "users"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start("a")
+	w.start("b")
+	asks := func(host, token string) int {
+		w.t.Helper()
+		a := w.raw(host, http.MethodGet, "/v1/sessions", "", "Authorization", "Bearer "+token)
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		return a.status
+	}
+	as := func(token, host, method, path, body string, want int) map[string]any {
+		t.Helper()
+		return w.ask(host, method, path, body, want, "Authorization", "Bearer "+token)
+	}
+	made := func(host string) (id, secret string) {
+		t.Helper()
+		v := as(admin, host, http.MethodPost, "/v1/tokens", `{"user":"ann","scopes":["read","submit"]}`, http.StatusCreated)
+		return v["id"].(string), v["secret"].(string)
+	}
+	id, ann := made("a")
+	w.until("the token of a at b", func() bool { return asks("b", ann) == http.StatusOK })
+
+	// A session of hers at a is asked for at b: both hosts check the token.
+	as(ann, "a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"hers"}`, http.StatusCreated)
+	run := as(ann, "b", http.MethodPost, "/v1/sessions/hers/runs", `{"input":"one"}`, http.StatusAccepted)
+	r := w.reply()
+	if r.host != "a" {
+		t.Errorf("the session of a runs at %s", r.host)
+	}
+	r.say(t, "to Ann")
+	r.end()
+	if v := as(ann, "b", http.MethodGet, fmt.Sprintf("/v1/sessions/hers/runs/%v?wait=1m", run["run"]), "", http.StatusOK); v["text"] != "to Ann" {
+		t.Errorf("%v", v)
+	}
+
+	// Written by a program with the database alone: her token with all scopes, and a token of its own.
+	forged := "stile_feedfeedfeed_" + strings.Repeat("A", 43)
+	sum := sha256.Sum256([]byte(forged))
+	notes := w.job.Schema + ".notes"
+	next := "(SELECT version + 1 FROM " + w.job.Schema + ".boards WHERE kind = 'token')"
+	err = postgrestest.Exec(w.job.URL, strings.Join([]string{
+		"INSERT INTO " + notes + " (kind, id, body, seal, version) SELECT kind, 'feedfeedfeed', convert_to(replace(regexp_replace(convert_from(body, 'UTF8'), '\"hash\":\"[^\"]*\"', '\"hash\":\"" + hex.EncodeToString(sum[:]) + "\"'), id, 'feedfeedfeed'), 'UTF8'), seal, " + next + " FROM " + notes + " WHERE id = '" + id + "'",
+		"UPDATE " + w.job.Schema + ".boards SET version = version + 1 WHERE kind = 'token'",
+	}, "; "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, later := made("b")
+	for _, host := range []string{"a", "b"} {
+		w.until("a token behind the forged one at "+host, func() bool { return asks(host, later) == http.StatusOK })
+		if got := asks(host, forged); got != http.StatusUnauthorized {
+			t.Errorf("%s answers a forged token with %d", host, got)
+		}
+	}
+
+	// Revoked at b, refused at a; and replaced by the command's way, in the database alone.
+	as(admin, "b", http.MethodDelete, "/v1/tokens/"+id, "", http.StatusOK)
+	for _, host := range []string{"a", "b"} {
+		w.until("the revocation at "+host, func() bool { return asks(host, ann) == http.StatusUnauthorized })
+	}
+	if _, _, err := toks.Revoke(access.Revocation{ID: strings.Split(later, "_")[1]}); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"a", "b"} {
+		w.until("what the command revoked at "+host, func() bool { return asks(host, later) == http.StatusUnauthorized })
+	}
+	for _, secret := range []string{admin, ann, later} {
+		_, part, _ := strings.Cut(strings.TrimPrefix(secret, access.Prefix), "_")
+		w.holdsNo(part)
+	}
 }
 
 // holdsNo searches all tables of the journal for texts, as they are and in hexadecimal.

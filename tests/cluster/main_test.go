@@ -31,6 +31,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal/postgres"
 	"github.com/seed14be6753/stile/llm"
@@ -66,6 +67,7 @@ type job struct {
 	Lease   time.Duration // leaseTime where it is 0
 	Fleet   bool          // the agents of the campaign, in place of the test's
 	Limits  host.Limits
+	Tokens  bool // callers show tokens
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
@@ -103,13 +105,22 @@ func live(text string) error {
 		length = j.Lease
 	}
 	rt, err := stile.New(ctx, stile.Config{
-		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(),
+		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens,
 		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret},
 	})
 	if err != nil {
 		return err
 	}
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, Log: j.log()})
+	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, Log: j.log()}
+	if j.Tokens {
+		toks, err := tokensOf(ctx, store)
+		if err != nil {
+			return err
+		}
+		defer toks.Close()
+		door.Access = toks
+	}
+	srv, err := host.New(door)
 	if err != nil {
 		return err
 	}
@@ -141,6 +152,15 @@ func (j job) agents() ([]*stile.Agent, error) {
 	buyer.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
 	buyer.ContextFeeds = []manifest.Feed{{ID: "now", Source: manifest.FeedSource{Type: "internal", Action: "system_clock"}}}
 	return []*stile.Agent{{Manifest: talker, Model: asking{j, "talker"}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}, nil
+}
+
+// tokensOf opens the tokens of the cluster.
+func tokensOf(ctx context.Context, store *postgres.Store) (*access.Tokens, error) {
+	b, err := store.Board()
+	if err != nil {
+		return nil, err
+	}
+	return access.OpenShared(ctx, b, secret, "", nil, nil)
 }
 
 // asking is a model whose replies the test gives.
@@ -228,6 +248,20 @@ func begin(t *testing.T, names ...string) *world {
 // beginWith starts hosts whose tenants have limits.
 func beginWith(t *testing.T, l host.Limits, names ...string) *world {
 	t.Helper()
+	w := prepare(t)
+	if w == nil {
+		return nil
+	}
+	w.job.Limits = l
+	for _, name := range names {
+		w.start(name)
+	}
+	return w
+}
+
+// prepare makes a journal without hosts; nil without a PostgreSQL.
+func prepare(t *testing.T) *world {
+	t.Helper()
 	u, ok := postgrestest.URL(t)
 	if !ok {
 		return nil
@@ -252,15 +286,8 @@ func beginWith(t *testing.T, l host.Limits, names ...string) *world {
 		}
 	}))
 	t.Cleanup(models.Close)
-	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL, Limits: l}
+	w.job = job{URL: u, Schema: postgrestest.Schema(t, u), Model: models.URL}
 	w.dir = t.TempDir()
-	for _, name := range names {
-		w.job.Dir = filepath.Join(w.dir, name)
-		if err := os.MkdirAll(w.job.Dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		w.start(name)
-	}
 	return w
 }
 
@@ -268,7 +295,10 @@ func beginWith(t *testing.T, l host.Limits, names ...string) *world {
 func (w *world) start(name string) *process {
 	w.t.Helper()
 	j := w.job
-	j.Name = name
+	j.Name, j.Dir = name, filepath.Join(w.dir, name)
+	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
 	b, err := json.Marshal(j)
 	if err != nil {
 		w.t.Fatal(err)
@@ -284,15 +314,17 @@ func (w *world) start(name string) *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(p.kill)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
 		w.t.Fatalf("%s: %v", name, err)
 	}
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
 	}()
+	w.t.Cleanup(p.kill)
 	p.public, p.private, _ = strings.Cut(strings.TrimSpace(line), " ")
 	w.hosts[name] = p
 	return p
