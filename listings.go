@@ -31,6 +31,22 @@ func (a *Archive) Listing(ctx context.Context, h Head) (journal.Listing, error) 
 	return page[0], nil
 }
 
+// SearchQuery returns a query for texts of the user whose SIDs begin with owner, "tenant:user:",
+// that have all words of text.
+func SearchQuery(owner, text string) journal.RecallQuery {
+	words := journal.Words(text)
+	return journal.RecallQuery{Owner: owner, Words: words[:min(len(words), journal.MaxRecallWords)]}
+}
+
+// Search returns the sessions of a user in which a text has all words of the query, with an
+// excerpt of the newest such text of each that was looked at, the newest first. It is bounded: more
+// reports that there may be other matches, behind that the index lacks sessions, of which the next
+// search finds more. Errors: ERR_JOURNAL, reason INVALID for a query without words.
+func (a *Archive) Search(ctx context.Context, q journal.RecallQuery) (found []journal.Recollection, more, behind bool, err error) {
+	found, more, behind, err = journal.Search(ctx, a.store, q)
+	return found, more, behind, closedError(err)
+}
+
 // Knows reports whether an agent with the listing's manifest or name is registered in this
 // runtime, so that Find can return a handle. It does no I/O.
 func (rt *Runtime) Knows(l journal.Listing) bool { return rt.agents.Known(l.Manifest, l.Agent) != nil }

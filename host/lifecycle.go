@@ -32,7 +32,9 @@ type erasedUser struct {
 type forkSpec struct {
 	ID   string `json:"id,omitempty" maxLength:"128" doc:"of the new session; a new one when it is left out"`
 	Turn int64  `json:"turn,omitempty" minimum:"0" doc:"index of the turn from whose decision on it continues; 0 or nothing is the last"`
-	Stop bool   `json:"stop,omitempty" doc:"a run that would go on behind the turn ends in the new session, which waits for an input"`
+	// Title takes the place of the one that the fork would take over.
+	Title string `json:"title,omitempty" maxLength:"200" doc:"one line, of at most 200 bytes; the title of the session that it continues when this is left out"`
+	Stop  bool   `json:"stop,omitempty" doc:"a run that would go on behind the turn ends in the new session, which waits for an input"`
 	// Input begins the fork before the run of the turn.
 	Input string `json:"input,omitempty" maxLength:"524288" doc:"the new session has what was before the run of the turn, and this as its next input, whose run begins at once: edit and try again. Not with stop"`
 }
@@ -111,6 +113,13 @@ func (s *Server) lifecycleRoutes() {
 			if id == "" {
 				id = uuid.Must(uuid.NewV7()).String()
 			}
+			var about *amendment
+			if in.Body.Title != "" {
+				about = &amendment{by: p.user, title: &in.Body.Title}
+				if err := about.check(); err != nil {
+					return nil, err
+				}
+			}
 			done, err := s.vacant(ctx, p, id)
 			if err != nil {
 				return nil, err
@@ -124,6 +133,18 @@ func (s *Server) lifecycleRoutes() {
 			if err != nil {
 				s.meter.unsession(p.tenant)
 				return nil, err
+			}
+			if about != nil {
+				ses, err := s.rt.Find(ctx, p.sid(id))
+				if err == nil {
+					err = about.amend(ctx, ses)
+				}
+				if err == nil {
+					*h, err = ses.Head(ctx)
+				}
+				if err != nil {
+					return nil, err
+				}
 			}
 			v, err := s.viewOf(ctx, id, *h)
 			return &answered[sessionView]{Body: v}, err

@@ -207,3 +207,67 @@ func retired() journal.Query {
 	q.Retired = true
 	return q
 }
+
+type foundPage struct {
+	Found []struct {
+		Session, Title, Agent, Role, Before, Match, After string
+
+		Seq, Run int64
+	}
+	More, Behind bool
+}
+
+// What was said is found by its words: by its user alone, and not when it is erased.
+func TestSearchOfTexts(t *testing.T) {
+	k := newTokens(t)
+	ann, _ := k.make("acme", "ann", "read", "submit", "admin")
+	ben, _ := k.make("acme", "ben", "read", "submit", "admin")
+	d := serve(t, host.Config{Access: k}, agentOf("clerk", speaks([]string{"The kestrel has landed."}, always())))
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "clerk", "id": "a", "title": "Birds"}`, auth(ann)...)
+	d.call(200, nil, "POST", "/v1/sessions/a/runs?wait=30s", `{"input": "Where is the Heron?"}`, auth(ann)...)
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "clerk", "id": "b"}`, auth(ann)...)
+	d.call(200, nil, "POST", "/v1/sessions/b/runs?wait=30s", `{"input": "and the heron, again"}`, auth(ann)...)
+	var page foundPage
+	d.call(200, &page, "GET", "/v1/search?q=HERON+the", "", auth(ann)...)
+	if len(page.Found) != 2 || page.More || page.Behind || page.Found[0].Session != "b" {
+		t.Fatalf("%+v", page)
+	}
+	if f := page.Found[1]; f.Session != "a" || f.Title != "Birds" || f.Agent != "clerk" || f.Role != "user" || f.Before != "Where is " || f.Match != "the" || f.After != " Heron?" || f.Run != 1 || f.Seq == 0 {
+		t.Errorf("%+v", f)
+	}
+	for query, want := range map[string]int{"q=kestrel": 2, "q=kestrel&limit=1": 1, "q=kestrel&agent=none": 0, "q=heron+kestrel": 0, "q=": 0, "q=+": 0, "q=birds": 0, "q=%25": 0} {
+		var page foundPage
+		d.call(200, &page, "GET", "/v1/search?"+query, "", auth(ann)...)
+		if len(page.Found) != want || page.More != (query == "q=kestrel&limit=1") {
+			t.Errorf("%s: %+v", query, page)
+		}
+	}
+	d.call(200, &page, "GET", "/v1/search?q=heron", "", auth(ben)...)
+	if len(page.Found) != 0 {
+		t.Errorf("another user finds %+v", page)
+	}
+	d.call(204, nil, "DELETE", "/v1/sessions/a", "", auth(ann)...)
+	d.call(200, &page, "GET", "/v1/search?q=heron", "", auth(ann)...)
+	if len(page.Found) != 1 || page.Found[0].Session != "b" {
+		t.Errorf("once it is erased: %+v", page)
+	}
+}
+
+// A fork may have a title of its own.
+func TestForkHasATitle(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("clerk", speaks([]string{"hello"}, always())))
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "clerk", "id": "a", "title": "Birds"}`)
+	d.call(200, nil, "POST", "/v1/sessions/a/runs?wait=30s", `{"input": "hello"}`)
+	for body, want := range map[string]string{
+		`{"stop": true}`: "Birds",
+		`{"stop": true, "title": "Fork of Birds"}`:               "Fork of Birds",
+		`{"turn": 1, "input": "again", "title": "Birds, again"}`: "Birds, again",
+	} {
+		var ses struct{ ID, Title, Origin string }
+		d.call(201, &ses, "POST", "/v1/sessions/a/fork", body)
+		if ses.Title != want || ses.Origin != "a" {
+			t.Errorf("%s: %+v", body, ses)
+		}
+	}
+	d.call(400, nil, "POST", "/v1/sessions/a/fork", `{"title": "two\nlines"}`)
+}

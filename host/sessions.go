@@ -146,6 +146,7 @@ func (s *Server) sessionRoutes() {
 			return out, err
 		})
 	s.listRoutes()
+	s.searchRoute()
 	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl", listOf(s.recordSchema())),
 		func(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
 			ses, err := s.find(ctx, in.ID)

@@ -41,6 +41,12 @@ type Recollection struct {
 	Shown string        // at most ShownRunes, on one line
 	Words int           // distinct words of the query in it
 	Runes int           // of those words
+
+	// The members below are of Search alone, which leaves Shown, Words and Runes zero.
+
+	Run, Turn int64 // of the record
+	// Before, Match and After are an excerpt on one line, around the first word of the query.
+	Before, Match, After string
 }
 
 // Check sets the default limit and returns INVALID for a query that is malformed.
@@ -79,9 +85,14 @@ func Fold(text string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.ToValidUTF8(text, "\ufffd")), "\x00", "\ufffd")
 }
 
+// Line returns a text on one line, with characters that a store cannot hold replaced.
+func Line(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd"), unicode.IsSpace), " ")
+}
+
 // Show returns the first ShownRunes runes of a text, on one line.
 func Show(text string) string {
-	text = strings.Join(strings.FieldsFunc(strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd"), unicode.IsSpace), " ")
+	text = Line(text)
 	n := 0
 	for i := range text {
 		if n == ShownRunes {

@@ -123,6 +123,11 @@ func (w *Store) Listings(ctx context.Context, q journal.Query) ([]journal.Listin
 	return journal.Listings(ctx, w.Store, q)
 }
 
+// Places is journal.Places of the store below.
+func (w *Store) Places(ctx context.Context, q journal.RecallQuery) (found []journal.Recollection, more, behind bool, err error) {
+	return journal.Places(ctx, w.Store, q)
+}
+
 // Erasures counts erasures, for the shells, which keep at hand what prompts are made of.
 func (w *Store) Erasures() int64 {
 	if s, ok := w.Store.(interface{ Erasures() int64 }); ok {

@@ -2,15 +2,42 @@ package journaltest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
+
+// searches compares a store's own search with a look at every record.
+func searches(t *testing.T, s journal.Store, q journal.RecallQuery) {
+	t.Helper()
+	want, wantMore, err := journal.ScanPlaces(ctx, s, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, more, behind, err := journal.Places(ctx, s, q)
+	if err != nil || more != wantMore || behind {
+		t.Fatalf("a search for %+v: more %v, not %v, behind %v, %v", q, more, wantMore, behind, err)
+	}
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+		t.Fatalf("a search for %+v: %s", q, d)
+	}
+	found, _, _, err := journal.Search(ctx, s, q)
+	if err != nil || len(found) != len(got) {
+		t.Fatalf("a search for %+v: %d of %d sessions, %v", q, len(found), len(got), err)
+	}
+	for _, f := range found {
+		if !strings.HasPrefix(f.SID, q.Owner) || !slices.Contains(q.Words, journal.Fold(f.Match)) {
+			t.Fatalf("a search for %+v shows %+v", q, f)
+		}
+	}
+}
 
 // recall compares a store's own recalls with a look at every record, while sessions grow,
 // are erased and deleted; nothing of another user is ever found.
@@ -48,6 +75,7 @@ func recall(t *testing.T, s journal.Store) {
 					t.Fatalf("%s: %+v finds %+v", when, q, h)
 				}
 			}
+			searches(t, s, journal.RecallQuery{Owner: q.Owner, Words: q.Words[:min(len(q.Words), 1+rng.IntN(2))], Limit: q.Limit})
 		}
 	}
 	hears := func(when string) {

@@ -38,6 +38,7 @@ func (s *Store) dialect() sqlstore.Dialect {
 		Reading: s.reading, Writing: s.writing,
 		Plain: plain, Fits: fitsSnapshot, Register: register,
 		Has:    func(text, part string) string { return "strpos(" + text + ", " + part + ") > 0" },
+		Latest: "recall.ts DESC",
 		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
 		Statements: statements, Page: sqlPage,
 	}

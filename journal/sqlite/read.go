@@ -29,8 +29,8 @@ func (s *store) dialect() sqlstore.Dialect {
 		Fits:     func(string, *journal.Snapshot) error { return nil },
 		Register: s.register,
 		Has:      func(text, part string) string { return "instr(" + text + ", " + part + ") > 0" },
-		Titled:   titled,
-		Recall:   recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
+		Titled:   titled, Narrowed: narrowed, Latest: "recall.id DESC",
+		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
 		Statements: statements, Page: sqlPage,
 	}
 	if s.opts.ReadOnly {

@@ -43,6 +43,26 @@ func titled(c sqlstore.Conn, part string) (n sqlstore.Narrow, err error) {
 	return n, err
 }
 
+// narrowed narrows a search of texts with all words by the index of their letters, unless a word is
+// shorter than the index goes by, or so many texts may have them that the newest are soon enough.
+func narrowed(c sqlstore.Conn, words []string) (n sqlstore.Narrow, err error) {
+	all := make([]string, len(words))
+	for i, w := range words {
+		match, ok := matching([]string{w})
+		if !ok {
+			return n, nil
+		}
+		all[i] = match
+	}
+	match := strings.Join(all, " AND ")
+	var many int64
+	err = c.Row("SELECT count(*) FROM (SELECT 1 FROM recall_text WHERE recall_text MATCH $1 LIMIT $2)", match, scanTexts+1).Scan(&many)
+	if err == nil && many <= scanTexts {
+		n = sqlstore.Narrow{Table: "recall_text", Match: "recall_text MATCH $1 AND recall.id = recall_text.rowid", Arg: match}
+	}
+	return n, err
+}
+
 // recall returns the query that searches the index.
 func recall(c sqlstore.Conn, q *journal.RecallQuery) (string, []any, error) {
 	var many int64

@@ -47,6 +47,7 @@ var routes = map[string]route{
 	"GET /v1/sessions/{id}/parts/{digest}":          {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/events":                  {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/records":                 {scope: "read", names: "session"},
+	"GET /v1/search":                                {scope: "read", lists: true},
 	"GET /v1/approvals":                             {scope: "read", lists: true},
 	"GET /v1/sessions/{id}/decisions":               {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/runs":                    {scope: "read", names: "session"},

@@ -1,5 +1,5 @@
 // Times of actions of the console, from the event to the frame that shows what came of it.
-import { launch, open } from "./world.mjs";
+import { launch, open, world } from "./world.mjs";
 
 const rounds = 5;
 const patience = 20000; // milliseconds, for an action that never ends
@@ -43,4 +43,10 @@ console.log(await page.locator(".records .tools .num").textContent());
 await measure("scroll its records to another place", `const v = document.querySelector(".records .virtual"); globalThis.was = document.querySelector(".record .num").textContent; v.scrollTop = Math.random() * v.scrollHeight;`, `document.querySelector(".record .num").textContent !== globalThis.was`);
 await measure("search its records", set('input[aria-label="Search records"]', "run.end", "input"), `[...document.querySelectorAll(".record b")].every((e) => e.textContent === "run.end")`, set('input[aria-label="Search records"]', "", "input"), `[...document.querySelectorAll(".record b")].some((e) => e.textContent === "input")`);
 await measure("its conversation", `document.querySelector(".tabs a").click()`, `document.querySelectorAll(".talk .said").length > 5`, `document.querySelectorAll(".tabs a")[2].click()`, `document.querySelector(".record")`);
+await page.goto(world.live);
+await page.locator(".session").first().waitFor();
+const began = performance.now();
+for (let behind = true; behind; ) behind = (await (await fetch(world.live + "/v1/search?q=hills")).json()).behind;
+console.log(`all texts put into the index in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+await measure("search a text in 100,000 sessions", set("#search", "rains hills", "input"), `document.querySelector(".session.text mark")`, set("#search", "", "input"), `!document.querySelector(".session.text") && ${all}`);
 await browser.close();

@@ -32,11 +32,19 @@ func BenchmarkActions(b *testing.B) {
 	}
 	dir := b.TempDir()
 	fill(b, dir)
+	var agents []*stile.Agent
+	for i := range 20 {
+		agents = append(agents, plain(fmt.Sprintf("agent%d", i), says("Ahoy.")))
+	}
+	live, err := stile.New(b.Context(), stile.Config{Dir: dir, Agents: agents}) // only it has an index of texts
+	if err != nil {
+		b.Fatal(err)
+	}
 	rt, err := stile.New(b.Context(), stile.Config{Dir: dir, ReadOnly: true})
 	if err != nil {
 		b.Fatal(err)
 	}
-	setting, err := json.Marshal(map[string]string{"url": served(b, rt, host.Config{Runtime: rt}), "browser": path, "packages": packages})
+	setting, err := json.Marshal(map[string]string{"url": served(b, rt, host.Config{Runtime: rt}), "live": served(b, live, host.Config{Runtime: live, Agents: agents}), "browser": path, "packages": packages})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package console
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -363,6 +364,91 @@ func resting(t *testing.T) string {
 	return served(t, rt, host.Config{Runtime: rt})
 }
 
+// growing is the address of a host that only shows a journal which another process writes, and a
+// function that has that process write.
+func growing(t *testing.T) (url string, grow http.HandlerFunc) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriteBeside$", "-test.v=false")
+	cmd.Env = append(os.Environ(), besideDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	say := func(text string) error {
+		if _, err := fmt.Fprintln(in, text); err != nil {
+			return err
+		}
+		if !lines.Scan() || lines.Text() != text {
+			return fmt.Errorf("the other process said %q, %w", lines.Text(), lines.Err())
+		}
+		return nil
+	}
+	t.Cleanup(func() {
+		_ = in.Close() // it ends then
+		_ = cmd.Wait()
+	})
+	if err := say("first"); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := stile.New(t.Context(), stile.Config{Dir: dir, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return served(t, rt, host.Config{Runtime: rt}), func(w http.ResponseWriter, r *http.Request) {
+		if err := say(r.URL.Query().Get("say")); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+// besideDir names the journal that a process of this test binary writes.
+const besideDir = "STILE_TEST_BESIDE"
+
+// TestWriteBeside is the other process of growing: it submits each line that it reads, to a session
+// of that name if there is none yet, and else to "grows".
+func TestWriteBeside(t *testing.T) {
+	dir := os.Getenv(besideDir)
+	if dir == "" {
+		return // it is no such process
+	}
+	rt, err := stile.New(t.Context(), stile.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := plain("plain", says("Ahoy."))
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		name := "grows"
+		if strings.HasPrefix(lines.Text(), "new-") {
+			name = lines.Text()
+		}
+		ses, err := rt.Open(t.Context(), name, agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := ses.Submit(t.Context(), lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Decision(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println(lines.Text())
+	}
+	if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // served serves a runtime until the test ends.
 func served(t testing.TB, rt *stile.Runtime, cfg host.Config) string {
 	t.Helper()
@@ -400,7 +486,11 @@ func TestConsole(t *testing.T) {
 		defer w.mu.Unlock()
 		w.stop()
 	}()
-	lever := httptest.NewServer(w.lever())
+	grows, grow := growing(t)
+	mux := http.NewServeMux()
+	mux.Handle("/", w.lever())
+	mux.HandleFunc("/grow", grow)
+	lever := httptest.NewServer(mux)
 	defer lever.Close()
 	other, keys := guarded(t, plain("plain", says("Ahoy.")))
 	admin, _, err := keys.Create(access.Wish{Tenant: "desk", User: "eve", Scopes: []string{"admin"}})
@@ -412,7 +502,7 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	setting, err := json.Marshal(map[string]string{
-		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "resting": resting(t), "token": secret, "tokenID": tok.ID, "admin": admin, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
+		"url": "http://" + w.addr, "lever": lever.URL, "guarded": other, "resting": resting(t), "growing": grows, "token": secret, "tokenID": tok.ID, "admin": admin, "browser": path, "packages": packages, "hostile": hostileText, "shots": os.Getenv("STILE_SCREENSHOTS"), "pictures": os.Getenv("STILE_PICTURES"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,10 @@ test("follow the sessions of its agents as a tree", async () => {
   await hand.click(nodes.first().getByRole("link"));
   await page.locator("#parent", { hasText: "works for desk-of-news" }).waitFor();
   hand.within();
+  const mine = page.locator('.session.child[href^="#/s/desk-of-news"]'); // in the list, behind the one that they work for
+  await mine.first().waitFor();
+  const order = await page.locator(".session").evaluateAll((all) => all.map((e) => e.getAttribute("href")));
+  assert.match(order[order.indexOf("#/s/desk-of-news") + 1], /^#\/s\/desk-of-news\./);
   await close();
 });
 

@@ -1,7 +1,7 @@
 // A journal at rest: all of it is shown, nothing in it can be changed.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { accessible, launch, onlyText, open, shot, world } from "./world.mjs";
+import { accessible, launch, lever, onlyText, open, shot, world } from "./world.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
@@ -39,4 +39,20 @@ test("a journal at rest is shown, and nothing in it is changed", async () => {
     assert.deepEqual([res.status, said.code, said.reason], [403, "ERR_DENIED", "READ_ONLY"], `${method} ${path}`);
     assert.match(said.detail, /only shows its journal/);
   }
+});
+
+test("a journal that another process writes is seen as it grows", async () => {
+  const { page, close } = await open(browser, "#/s/grows", { url: world.growing });
+  await page.locator(".talk .user", { hasText: /^first$/ }).waitFor();
+  for (const text of ["second", "third"]) {
+    assert.equal((await lever("/grow?say=" + text)).status, 200);
+    await page.locator(".talk .user", { hasText: text }).waitFor();
+  }
+  await page.waitForFunction(() => document.querySelectorAll(".talk .runfoot .done").length === 3);
+  assert.equal((await lever("/grow?say=new-one")).status, 200);
+  await page.locator('.session[href="#/s/new-one"]').waitFor(); // in the list
+  await page.keyboard.press("3");
+  await page.getByRole("button", { name: "Verify" }).click();
+  await page.locator(".proof.good").waitFor();
+  await close();
 });

@@ -82,6 +82,7 @@ test("a copy ends where it was made, and goes on from there", async () => {
   await hand.click(page.locator('.run[data-run="1"]').getByRole("button", { name: "Fork here" }));
   await page.locator("#origin", { hasText: "continues root" }).waitFor();
   hand.within();
+  await page.locator("#name", { hasText: /^Fork of root at turn 1$/ }).waitFor();
   await send(page, "elsewhere");
   await page.locator(".talk .user", { hasText: "elsewhere" }).waitFor();
   await page.locator(".runfoot").last().waitFor();

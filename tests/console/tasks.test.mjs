@@ -1,7 +1,7 @@
 // What a person comes for, each within three clicks or keys from a session.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { begin, call, Hand, launch, open, said, send, shot, spoken, world } from "./world.mjs";
+import { accessible, begin, call, Hand, launch, onlyText, open, said, send, shot, spoken, world } from "./world.mjs";
 
 let browser;
 before(async () => {
@@ -34,6 +34,25 @@ test("find a session: text, tag, agent, decision", async () => {
   await page.getByLabel("Decision").selectOption("");
   await page.getByLabel("Agent", { exact: true }).selectOption("research");
   await page.waitForFunction(() => document.querySelectorAll(".session").length === 1);
+  await close();
+});
+
+test("find what was said, and go to the place", async () => {
+  const { page, close } = await open(browser, "#/s/note");
+  await page.locator(".runfoot").first().waitFor();
+  const hand = new Hand(page);
+  await hand.press("/");
+  await page.keyboard.type("kestrels many"); // in a text, not in a title
+  await page.locator(".session.text", { hasText: "How many kestrels?" }).waitFor();
+  assert.equal(await page.locator(".session.text mark").first().textContent(), "many");
+  await page.locator("#texts", { hasText: /^No title, 1 session by what was said$/ }).waitFor();
+  await shot(page, "texts");
+  await accessible(page, "texts that were found");
+  await hand.press("Enter");
+  await page.locator("#name", { hasText: "birds" }).waitFor();
+  await page.locator(".inspect h2", { hasText: "input" }).waitFor();
+  await page.locator(".talk .user", { hasText: "How many kestrels?" }).waitFor();
+  hand.within();
   await close();
 });
 
@@ -154,6 +173,23 @@ test("administer: make and revoke a token, verify a session, delete it", async (
   await one.page.waitForFunction(() => location.hash === "#/" && ![...document.querySelectorAll(".session")].some((e) => e.getAttribute("href") === "#/s/whole"));
   assert.equal((await fetch(world.url + "/v1/sessions/whole")).status, 404);
   await one.close();
+});
+
+test("hostile content in the audit log is text", async () => {
+  const { page, close } = await open(browser, "", { url: world.guarded, quiet: false });
+  await page.route("**/v1/audit?*", async (route) => {
+    const res = await route.fetch();
+    const body = await res.json();
+    const hostile = (o) => Object.fromEntries(Object.entries(o).map(([k, v]) => [k, typeof v === "string" && !/time|ts|at/.test(k) ? world.hostile : v]));
+    assert.ok(body.entries.length > 0);
+    await route.fulfill({ response: res, json: { ...body, entries: body.entries.map(hostile) } });
+  });
+  await page.goto(world.guarded + "/#/admin");
+  await page.getByLabel("Token").fill(world.admin);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.locator("#audit tbody tr", { hasText: "<img src=x onerror=" }).first().waitFor();
+  await onlyText(page);
+  await close();
 });
 
 test("a session of which a record was changed, dropped or moved does not verify", async () => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { align, lines, messages } from "./diff.js";
 import * as format from "./format.js";
+import { named, nested } from "./nest.js";
 import { canonical } from "./proof.js";
 import * as route from "./route.js";
 import { samples } from "./samples.js";
@@ -204,4 +205,19 @@ test("children of a session, and its values", () => {
   assert.deepEqual(childrenOf(s), [{ id: "x.reporter.1", by: "reporter, turn 1" }, { id: "x.other:2", by: "reporter, turn 1" }]);
   assert.equal(nameOf("t:u:a:b"), "a:b");
   assert.deepEqual(s.relics.map((r) => [r.relic, r.turn]), [["notes", 1]]);
+});
+
+test("sessions that work for another one stand behind it", () => {
+  const order = (...all) => nested(all.map(([id, parent]) => ({ id, parent }))).map((s) => (s.depth ? "-".repeat(s.depth) : "") + s.id).join(" ");
+  assert.equal(order(["a"], ["b"]), "a b");
+  assert.equal(order(["c1", "p"], ["a"], ["p"], ["c2", "p"], ["g", "c2"]), "a p -c1 -c2 --g");
+  assert.equal(order(["c", "gone"], ["a"]), "c a");
+  assert.equal(order(["a", "b"], ["b", "a"], ["x", "x"]), "x a -b");
+});
+
+test("the name of a copy", () => {
+  assert.equal(named({ title: "Oslo in May" }, "trip", 3, "Fork of"), "Fork of Oslo in May at turn 3");
+  assert.equal(named({ title: "Fork of Oslo in May at turn 3" }, "x", 5, "Edited:"), "Edited: Oslo in May at turn 5");
+  assert.equal(named(null, "trip", 1, "Fork of"), "Fork of trip at turn 1");
+  assert.ok(new TextEncoder().encode(named({ title: "\u{1F426}".repeat(60) }, "x", 123456, "Fork of")).length <= 200);
 });

@@ -49,6 +49,11 @@ type Dialect struct {
 	// Titled narrows a search for a part of titles, in lower case, to the sessions that may have
 	// it; nil where no index can.
 	Titled func(c Conn, part string) (Narrow, error)
+	// Narrowed narrows a search for texts with all of some words to few texts; nil where no
+	// index can. The match is on recall.
+	Narrowed func(c Conn, words []string) (Narrow, error)
+	// Latest is the order of the table recall in which a search looks at texts.
+	Latest string
 	// Recall selects the hits of a query, the best first: sid, inc, seq, ts, role, shown,
 	// words, runes.
 	Recall func(c Conn, q *journal.RecallQuery) (stmt string, args []any, err error)

@@ -66,6 +66,7 @@ export const api = {
     return { list: all.agents, resting: all.read_only === true };
   },
   sessions: (filter, o) => host.call("GET", "/sessions" + query(filter), o),
+  search: (what, o) => host.call("GET", "/search" + query(what), o),
   session: (id, o) => host.session(id).call("GET", "", o),
   records: (id, filter, o) => host.session(id).call("GET", "/records" + query(filter), o),
   prompt: (id, turn, reply, o) => host.session(id).call("GET", `/turns/${turn}/prompt` + query({ reply }), o),

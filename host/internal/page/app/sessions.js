@@ -5,6 +5,8 @@ import { cell, useCell } from "./cell.js";
 import { ago } from "./format.js";
 import { api, attempt, failed, host, token, wanted } from "./host.js";
 import { cls, html, useCallback, useEffect, useState } from "./html.js";
+import { nested } from "./nest.js";
+import { plainly } from "./plain.js";
 import { go, route } from "./route.js";
 import { Virtual } from "./virtual.js";
 
@@ -17,6 +19,22 @@ export const filter = cell(none);
 /** What is listed. @type {ReturnType<typeof cell<{items: any[], next: string, loading: boolean, begun: boolean}>>} */
 export const listed = cell({ items: [], next: "", loading: false, begun: false });
 export const agents = cell([]);
+/** Sessions in which what is searched for was said. @type {ReturnType<typeof cell<{found: any[], more: boolean, behind: boolean} | null>>} */
+const texts = cell(null);
+const lookAfter = 80; // milliseconds behind the last letter that texts are searched
+
+/** Looks for what is searched in all that was said, until the index has all sessions. */
+async function look(q, agent, signal) {
+  try {
+    for (let behind = true; behind && !signal.aborted; ) {
+      const page = await api.search({ q, agent, limit: 50 }, { signal });
+      behind = page.behind === true;
+      texts.set({ found: page.found, more: page.more === true, behind });
+    }
+  } catch (err) {
+    if (!signal.aborted) failed(err);
+  }
+}
 
 let round = 0;
 
@@ -80,14 +98,23 @@ const stateWord = (s) => (s.state === "suspended" ? "waiting" : s.state === "idl
 
 function Row({ s, current }) {
   const what = s.title || s.id;
-  return html`<a class="session" href=${"#/s/" + encodeURIComponent(s.id)} aria-current=${s.id === current ? "page" : undefined}>
+  return html`<a class=${cls("session", s.depth && "child")} href=${"#/s/" + encodeURIComponent(s.id)} aria-current=${s.id === current ? "page" : undefined}>
     <span class="line"><b>${what}</b><time dateTime=${s.updated}>${ago(s.updated)}</time></span>
     <span class="line quiet">
       <span class=${cls("state", s.state, s.decision === "HALT" && s.state === "idle" && "halt")}>${stateWord(s)}</span>
       <span class="agent">${s.agent}${s.agent_known || rests.get() ? "" : " (gone)"}</span>
       ${(s.tags ?? []).map((t) => html`<span class="tag">${t}</span>`)}
+      ${s.parent && !s.depth && html`<span class="id">works for ${s.parent}</span>`}
       ${s.title && html`<span class="id">${s.id}</span>`}
     </span>
+  </a>`;
+}
+
+/** A session in which something was said that is searched for: the link leads to the place. */
+function Text({ f }) {
+  return html`<a class="session text" href=${`#/s/${encodeURIComponent(f.session)}?record=${f.seq}`}>
+    <span class="line"><b>${f.title || f.session}</b><time dateTime=${f.at}>${ago(f.at)}</time></span>
+    <span class="line quiet"><span class="excerpt">${f.role === "user" ? "asked: " : "said: "}${plainly(f.before ?? "").slice(-24)}<mark>${plainly(f.match)}</mark>${plainly(f.after ?? "")}</span></span>
   </a>`;
 }
 
@@ -131,6 +158,18 @@ export function Sessions() {
     const wait = setTimeout(list, now.q || now.tag ? 15 : 0); // while a person types
     return () => clearTimeout(wait);
   }, [now]);
+  const said = useCell(texts);
+  const words = now.q.trim();
+  useEffect(() => {
+    texts.set(null);
+    if (words.length < 2) return;
+    const leave = new AbortController();
+    const wait = setTimeout(() => look(words, now.agent, leave.signal), lookAfter);
+    return () => {
+      clearTimeout(wait);
+      leave.abort();
+    };
+  }, [words, now.agent]);
   useEffect(() => {
     const t = setInterval(() => {
       if (document.hidden) return;
@@ -148,13 +187,16 @@ export function Sessions() {
   };
   const openId = (e) => {
     const id = e.target.value.trim();
-    if (e.key === "Enter" && id) go({ id: items.length && !items.some((s) => s.id === id) ? items[0].id : id });
+    if (e.key === "Enter" && id && !items.length && shownToo.length) go({ id: shownToo[0].text.session, record: shownToo[0].text.seq });
+    else if (e.key === "Enter" && id) go({ id: items.length && !items.some((s) => s.id === id) ? items[0].id : id });
   };
+  const rows = nested(items);
+  const shownToo = words.length < 2 || !said ? [] : said.found.map((f) => ({ id: "text " + f.session, text: f }));
   const Frame = at.id ? "aside" : "main";
   return html`<${Frame} class="list" aria-label="Sessions">
     ${!at.id && html`<h1 class="unseen">Sessions</h1>`}
     <div class="tools">
-      <input id="search" type="search" placeholder="Search titles, or #tag" aria-label="Search" maxlength="128" onInput=${search} onKeyDown=${openId} autocomplete="off" />
+      <input id="search" type="search" placeholder="Search titles and texts, or #tag" aria-label="Search" maxlength="128" onInput=${search} onKeyDown=${openId} autocomplete="off" />
       <${Acts}><button class="primary small" id="new" onClick=${() => begin(!beginning)} aria-expanded=${beginning} title="Begin a session (n)">New</button></${Acts}>
     </div>
     <div class="filters">
@@ -163,14 +205,15 @@ export function Sessions() {
       <${Choice} name="decision" label="Decision" values=${[["DONE", "done"], ["HALT", "halt"], ["ABORT", "abort"]]} />
     </div>
     ${beginning && html`<${Begin} close=${() => begin(false)} />`}
-    ${begun && !items.length && !loading && html`<p class="none">${filtered ? "No session fits." : token.get() || all.length ? "No session yet." : ""}</p>`}
-    <${Virtual} items=${items} height=${rowHeight} label="Sessions" onEnd=${end} selected=${items.findIndex((s) => s.id === at.id)} row=${(s) => html`<${Row} s=${s} current=${at.id} />`} />
+    ${shownToo.length > 0 && html`<p class="note" id="texts" role="status">${items.length === 0 ? "No title" : items.length === 1 ? "1 title" : `${items.length}${now.q && listed.get().next ? "+" : ""} titles`}, ${shownToo.length}${said.more ? "+" : ""} ${shownToo.length === 1 ? "session" : "sessions"} by what was said${said.behind ? " so far…" : ""}</p>`}
+    ${begun && !items.length && !shownToo.length && !loading && html`<p class="none">${filtered ? "No session fits." : token.get() || all.length ? "No session yet." : ""}</p>`}
+    <${Virtual} items=${[...rows, ...shownToo]} height=${rowHeight} label="Sessions" onEnd=${end} selected=${rows.findIndex((s) => s.id === at.id)} row=${(s) => (s.text ? html`<${Text} f=${s.text} />` : html`<${Row} s=${s} current=${at.id} />`)} />
   </${Frame}>`;
 }
 
 /** The session next to the one that is shown, in the list. */
 export function beside(step) {
-  const { items } = listed.get();
+  const items = nested(listed.get().items);
   const i = items.findIndex((s) => s.id === route.get().id);
   const s = items[i < 0 ? 0 : Math.min(items.length - 1, Math.max(0, i + step))];
   if (s) go({ id: s.id });
