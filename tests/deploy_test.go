@@ -2,6 +2,7 @@ package tests_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,7 +204,7 @@ func TestExpressionsAreChecked(t *testing.T) {
 // What the files to deploy with say is YAML, names settings that there are, and runs without rights.
 func TestDeployFiles(t *testing.T) {
 	settings := read(t, "docs/settings.md")
-	for _, file := range []string{"deploy/compose.yaml", "deploy/kubernetes.yaml", "deploy/Dockerfile", "deploy/stile.service"} {
+	for _, file := range []string{"deploy/compose.yaml", "deploy/cluster.yaml", "deploy/kubernetes.yaml", "deploy/Dockerfile", "deploy/stile.service"} {
 		text := read(t, file)
 		for _, name := range regexp.MustCompile(`\bSTILE_[A-Z0-9_]+`).FindAllString(text, -1) {
 			if name != "STILE_TOKEN" && !strings.Contains(settings, "`"+name+"`") {
@@ -227,6 +228,7 @@ func TestDeployFiles(t *testing.T) {
 	for file, wants := range map[string][]string{
 		"deploy/Dockerfile":      {"FROM scratch", "USER 65532:65532", `HEALTHCHECK`, `"/bin/stile", "health"`, "deploy/image.sh"},
 		"deploy/kubernetes.yaml": {"runAsNonRoot: true", "readOnlyRootFilesystem: true", "path: /readyz", "path: /healthz", "drop: [ALL]"},
+		"deploy/cluster.yaml":    {"read_only: true", "cap_drop: [ALL]", "service_healthy"},
 		"deploy/compose.yaml":    {"read_only: true", "cap_drop: [ALL]", "service_healthy"},
 	} {
 		for _, want := range wants {
@@ -234,6 +236,59 @@ func TestDeployFiles(t *testing.T) {
 				t.Errorf("%s has no %s", file, want)
 			}
 		}
+	}
+}
+
+// The hosts of the cluster have an address and a data directory each, and share the database, the
+// secret and all other settings; the balancer knows each of them, and asks whether it is ready.
+func TestDeployCluster(t *testing.T) {
+	var doc struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Volumes     []string
+			Secrets     []string
+		}
+		Secrets map[string]struct{ Environment string }
+		Volumes map[string]any
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/cluster.yaml")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	balancer := read(t, "deploy/haproxy.cfg")
+	var hosts []string
+	var settings map[string]string
+	for name, s := range doc.Services {
+		if s.Environment["STILE_JOURNAL"] == "" {
+			continue
+		}
+		hosts = append(hosts, name)
+		if s.Environment["STILE_CLUSTER_ADDRESS"] != name+":8472" || !slices.Equal(s.Secrets, []string{"cluster"}) || s.Environment["STILE_CLUSTER_SECRET_FILE"] != "/run/secrets/cluster" {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if _, own := doc.Volumes[name]; !own || !slices.Contains(s.Volumes, name+":/data") {
+			t.Errorf("%s has no data directory of its own", name)
+		}
+		if !regexp.MustCompile(`(?m)^\tserver ` + name + ` ` + name + `:8471 `).MatchString(balancer) {
+			t.Errorf("the balancer does not know %s", name)
+		}
+		delete(s.Environment, "STILE_CLUSTER_ADDRESS")
+		if settings == nil {
+			settings = s.Environment
+		}
+		if !maps.Equal(settings, s.Environment) {
+			t.Errorf("%s has other settings: %v", name, s.Environment)
+		}
+	}
+	if len(hosts) != 3 || strings.Count(balancer, "\tserver ") != 3 || !strings.Contains(balancer, "GET uri /readyz") || doc.Secrets["cluster"].Environment != "CLUSTER_SECRET" {
+		t.Errorf("%v, %+v\n%s", hosts, doc.Secrets, balancer)
+	}
+	const tool = "haproxy"
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Log("there is no haproxy here, so its settings are not held to it")
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "-c", "-f", "../deploy/haproxy.cfg").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
