@@ -170,7 +170,8 @@ func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { 
 // is refused with ERR_CONFLICT, ReasonKeyReused.
 func IdempotencyKey(key string) SubmitOption { return func(in *messages.Input) { in.Key = key } }
 
-// ReasonKeyReused means that the idempotency key of a submit belongs to another input.
+// ReasonKeyReused means that the idempotency key of a submit belongs to another input, or that
+// of a session to another agent.
 const ReasonKeyReused = turn.ReasonKeyReused
 
 // User sets the user who submits; the default is the session's user.

@@ -252,7 +252,10 @@ func following(r *http.Request, pattern string) bool {
 	return false
 }
 
-const submitPattern = "POST /v1/sessions/{id}/runs"
+const (
+	submitPattern = "POST /v1/sessions/{id}/runs"
+	beginPattern  = "POST /v1/sessions"
+)
 
 // serve answers a request, here or at the host that runs its session.
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, next http.Handler) {
@@ -577,7 +580,8 @@ func (e *ending) Close() error {
 
 // repeatable reports whether a request does no more when it is made twice.
 func (t *trip) repeatable() bool {
-	return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead || t.pattern == submitPattern
+	return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead || t.pattern == submitPattern ||
+		t.pattern == beginPattern && t.r.Header.Get(keyHeader) != ""
 }
 
 // copied passes an answer on.

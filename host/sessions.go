@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,6 +92,7 @@ type sessionIn struct {
 
 func (s *Server) sessionRoutes() {
 	type createIn struct {
+		Key  string `header:"Idempotency-Key" maxLength:"256" doc:"names a session that is given no id: a repeated request with the same key finds the session of the first; another agent under it is refused with 422"`
 		Body sessionSpec
 	}
 	route(s, post("create-session", "/v1/sessions", "Begin a session", http.StatusCreated, "sessions"),
@@ -97,8 +101,11 @@ func (s *Server) sessionRoutes() {
 			if agent == nil {
 				return nil, &messages.Error{Code: messages.ErrNotFound, Field: "body.agent", Detail: "no agent of that name is offered"}
 			}
-			id := in.Body.ID
-			if id == "" {
+			id, keyed := in.Body.ID, in.Body.ID == "" && in.Key != ""
+			switch {
+			case keyed:
+				id = keyedID(in.Key)
+			case id == "":
 				id = uuid.Must(uuid.NewV7()).String()
 			}
 			about := in.Body.about(s.principal(ctx).user)
@@ -109,6 +116,9 @@ func (s *Server) sessionRoutes() {
 			}
 			p := s.principal(ctx)
 			done, err := s.vacant(ctx, p, id)
+			if e := (*problem)(nil); keyed && errors.As(err, &e) && e.Code == string(messages.ErrConflict) { // it exists
+				return s.begunBefore(ctx, id, in.Body.Agent)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -211,4 +221,24 @@ func stream(op huma.Operation, contentType string, of *huma.Schema) huma.Operati
 		"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {Schema: of}}},
 	}
 	return op
+}
+
+// keyedID is the id of a session that is begun under a key. It is the same at every host, and after
+// a restart.
+func keyedID(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "key-" + hex.EncodeToString(sum[:16])
+}
+
+// begunBefore answers a request to begin a session that an earlier one with its key has begun.
+func (s *Server) begunBefore(ctx context.Context, id, agent string) (*answered[sessionView], error) {
+	ses, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if ses.AgentName() != agent {
+		return nil, &messages.Error{Code: messages.ErrConflict, Reason: stile.ReasonKeyReused, Field: keyHeader, Detail: "the session that was begun with this key has another agent"}
+	}
+	trailOf(ctx).about(id, 0)
+	return s.view(ctx, ses, id)
 }
