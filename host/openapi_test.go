@@ -82,7 +82,7 @@ func TestDescription(t *testing.T) {
 		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/turns/{turn}/prompt", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/parts/{digest}", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs", "PATCH /v1/sessions/{id}", "GET /v1/sessions/{id}/runs/{run}",
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
-		"GET /v1/approvals", "GET /v1/sessions/{id}/records", "GET /v1/usage", "GET /v1/health", "GET /v1/audit", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
+		"GET /v1/approvals", "GET /v1/sessions/{id}/records", "GET /v1/usage", "GET /v1/health", "GET /v1/audit", "GET /v1/search", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
 		"POST /v1/chat/completions", "POST /v1/responses", "GET /v1/models", "GET /v1/models/{model}", "GET /mcp", "POST /mcp", "DELETE /mcp", "GET /healthz", "GET /readyz", "GET /metrics",
 		"GET /.well-known/oauth-protected-resource", "GET /.well-known/oauth-protected-resource/mcp",
 		"POST /v1/tokens", "GET /v1/tokens", "POST /v1/tokens/{token}/rotate", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}",

@@ -245,7 +245,7 @@ var instant = []string{
 	"DELETE /mcp", "DELETE /v1/sessions/{id}", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}", "GET /metrics", "GET /v1/agents", "GET /v1/models", "GET /v1/models/{model}",
 	"GET /v1/approvals", "GET /v1/sessions/{id}/records",
 	"GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals", "GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/turns/{turn}/prompt", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs", "PATCH /v1/sessions/{id}",
-	"GET /v1/tokens", "GET /v1/usage", "GET /v1/health", "GET /v1/audit", "POST /v1/keys/rotate", "POST /v1/reload", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/fork",
+	"GET /v1/tokens", "GET /v1/usage", "GET /v1/health", "GET /v1/audit", "GET /v1/search", "POST /v1/keys/rotate", "POST /v1/reload", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/fork",
 	"POST /v1/sessions/{id}/runs/{run}/cancel", "POST /v1/tokens", "POST /v1/tokens/{token}/rotate",
 	"GET /v1/webhooks", "GET /v1/webhooks/dead", "POST /v1/webhooks/dead/{letter}/retry", "DELETE /v1/webhooks/dead/{letter}",
 }
