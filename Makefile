@@ -76,9 +76,10 @@ VULNFLAGS  ?=
 RACE       ?= $(if $(shell command -v gcc),-race)
 PLAIN       = CGO_ENABLED=0 $(GO)
 LITE        = $(PLAIN) run -tags lite ./cmd/stile
-# Suites that take minutes: kills, histories, stores under power failures and damaged
-# bits, simulated worlds, mutated vectors, the console in a browser. make long has them.
-LONG        = ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
+# Suites that take minutes: kills, hosts that share a journal, histories, stores under power
+# failures and damaged bits, simulated worlds, mutated vectors, the console in a browser.
+# make long has them.
+LONG        = ./tests/cluster ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
 # What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
 VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
 # Of these packages make long runs the tests of files that make test leaves out, or runs
@@ -88,7 +89,9 @@ CLIENTTESTS = $(shell grep -lE '^//go:build.*!lite|:= installed|"node"|STILE_TES
                 xargs grep -hoE '^func (Test|Example)[A-Za-z0-9_]*' | cut -c6- | grep -v '^TestMain$$' | sort -u | paste -sd '|')
 # make lint has all of vet, so go test need not run a part of it. A package has more than
 # its ten minutes: on a machine that is busy with other things the slowest took them all.
-GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
+GOTEST      = $(GO) test -p $(PACKAGES) -vet=off -timeout 20m $(RACE)
+# How many packages are tested at once: one more than there are processors, since some tests wait.
+PACKAGES   ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # Tests read the listing of bin, and the cache of their results goes by it: the folder is
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
