@@ -185,7 +185,8 @@ export function Talk({ live, at }) {
   };
   useEffect(() => {
     const e = box.current;
-    if ((from > 0 && e.scrollTop < 400) || (live.next && e.scrollHeight <= e.clientHeight)) earlier(); // until they fill what is in sight
+    // Until they fill what is in sight. A page may bring no further run: nothing is scrolled then.
+    if (e.scrollTop < 400 && (from > 0 || (live.next && (!end.current || e.scrollHeight <= e.clientHeight)))) earlier();
   });
   return html`<div class="talk" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="Conversation">
     ${(from > 0 || live.next > 0) && html`<p class="none"><button class="link" onClick=${earlier}>Earlier</button></p>`}
