@@ -7,7 +7,7 @@
 #                providers, clients of others, fuzzing
 #   make clients the tests that speak to programs of others: Node, a browser, MCP servers
 #   make pictures  the pictures of the console in docs, made by its tests
-#   make fuzz    every fuzz target, FUZZTIME each (default 2000x: that many inputs)
+#   make fuzz    every fuzz target, FUZZTIME each (default 2000x: that many inputs), or those in FUZZIN
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
@@ -33,8 +33,10 @@ PKGS       ?= ./...
 DATA       ?= stile-data
 # Counted, not timed: where a time runs out the Go tool may call that a failure.
 FUZZTIME   ?= 2000x
-# Of make long, which CI waits for.
+FUZZIN     ?= '*_test.go' ':!examples/dialect'
+# Of make long, which CI waits for: what reads the texts of models, programs and tokens.
 LONGFUZZTIME ?= 300x
+LONGFUZZIN ?= 'parse/*_test.go' 'crypto/*_test.go' 'internal/neuroscript/*_test.go' 'internal/expr/*_test.go'
 BENCHTIME  ?= 1s
 BENCHCOUNT ?= 5
 
@@ -167,8 +169,8 @@ long: clients
 	$(MAKE) kubecheck
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
-	$(MAKE) soak SOAKTIME=25s
-	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME)
+	$(MAKE) soak SOAKTIME=20s
+	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME) FUZZIN="$(LONGFUZZIN)"
 
 # The manifests for Kubernetes, in a module of its own: its types are no dependency of ours.
 kubecheck:
@@ -187,7 +189,7 @@ pictures: node-packages
 # One build for all targets of a package, and two packages at once. go test runs the seeds;
 # here the inputs are new. What a package prints comes at its end, in one piece.
 fuzz:
-	@git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u | xargs -P 2 -I% $(MAKE) -s fuzz-package PKG=%
+	@git grep -lE '^func Fuzz' -- $(FUZZIN) | xargs -n1 dirname | sort -u | xargs -P 2 -I% $(MAKE) -s fuzz-package PKG=%
 
 fuzz-package:
 	@bin="$$(mktemp -d)"; trap 'rm -rf "$$bin"' EXIT; cache="$$($(GO) env GOCACHE)/fuzz"; \

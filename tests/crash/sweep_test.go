@@ -304,7 +304,7 @@ func sweep(t *testing.T, sc *scenario, store string, single bool) {
 }
 
 // oneOf is of how many scenarios the short sweep takes one.
-var oneOf = map[string]uint64{"memory": 1, "memory+writer": 2, "sqlite": 2, "postgres": 3}
+var oneOf = map[string]uint64{"memory": 1, "memory+writer": 2, "sqlite": 3, "postgres": 3}
 
 // shortPoints is how many points of a scenario the short sweep takes.
-var shortPoints = map[string]int{"memory": 8, "memory+writer": 5, "sqlite": 4, "postgres": 2}
+var shortPoints = map[string]int{"memory": 5, "memory+writer": 5, "sqlite": 4, "postgres": 2}
