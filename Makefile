@@ -169,7 +169,7 @@ long: clients
 	$(MAKE) kubecheck
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
-	$(MAKE) soak SOAKTIME=20s
+	$(MAKE) soak SOAKTIME=25s
 	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME) FUZZIN="$(LONGFUZZIN)"
 
 # The manifests for Kubernetes, in a module of its own: its types are no dependency of ours.
