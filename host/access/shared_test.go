@@ -187,7 +187,7 @@ func noteBy(t *testing.T, secret board.Secret, tok *Token) board.Note {
 }
 
 // A database that has lost a revocation, or has an earlier note put back, gets it again from a host
-// that knows; and nobody is let in meanwhile.
+// that knows; and no caller is let in meanwhile.
 func TestLostRevocations(t *testing.T) {
 	for name, shortens := range map[string]func(*Tokens, string) error{
 		"revoked": func(toks *Tokens, id string) error {

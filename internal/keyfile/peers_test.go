@@ -226,7 +226,7 @@ func TestUnknownKeysAreLookedForRarely(t *testing.T) {
 }
 
 // What a program writes into the database that does not have the secret is refused and told; and
-// a note under a known id changes no key, whoever sealed it.
+// a note under a known id changes no key, whichever host sealed it.
 func TestForgedKeysAreRefused(t *testing.T) {
 	for name, forge := range map[string]func(w *shared, kid string, note func(board.Secret, string) board.Note) board.Note{
 		"a new key": func(_ *shared, _ string, note func(board.Secret, string) board.Note) board.Note {

@@ -43,7 +43,7 @@ func (h *Host) Live() bool { return h.Left > 0 }
 type Table interface {
 	// Join enters a host, with a lease from now on. One that was at its address before has none
 	// any more. Where nothing is remembered of who had which session, as after a crash of the
-	// database, it enters nobody and says after which time to try again: by then no host believes
+	// database, it enters no host and says after which time to try again: by then no host believes
 	// in a lease from before. A database that has lost what it had acknowledged says so, once.
 	Join(ctx context.Context, host Host, length time.Duration) (wait time.Duration, err error)
 	// Renew lengthens the lease of a host, and tells the time and all hosts, those included whose

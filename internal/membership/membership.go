@@ -43,7 +43,7 @@ type Config struct {
 	// Take takes up a session that a dead host had. It reports whether the session is dealt with;
 	// else it stays the dead host's, for another host to take.
 	Take func(ctx context.Context, sid string) (done bool)
-	// Open lists the sessions that have something open, whoever had them: when the database has
+	// Open lists the sessions that have something open, whichever host had them: when the database has
 	// forgotten that, they are all taken up that no host has by then.
 	Open func(ctx context.Context) ([]string, error)
 	// PerSecond bounds how many sessions of dead hosts are taken up in a second.

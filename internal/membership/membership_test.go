@@ -24,12 +24,12 @@ type table struct {
 	mu     sync.Mutex
 	hosts  map[uuid.UUID]*row
 	leases map[string]uuid.UUID
-	ready  time.Time     // nobody joins before
+	ready  time.Time     // no host joins before
 	away   bool          // no answer comes
 	slow   time.Duration // what each answer takes, on its way back
 
 	ears    []*ear
-	deaf    bool // nobody can listen
+	deaf    bool // no host can listen
 	listens int  // attempts to
 }
 
@@ -405,7 +405,7 @@ func TestForgetfulDatabase(t *testing.T) {
 			leave(t, c)
 		}()
 		if err := b.Claim(t.Context(), "s"); err == nil {
-			t.Error("a session is claimed of which nobody knows who has it")
+			t.Error("a session is claimed whose owner is not known")
 		}
 		if err := a.Claim(t.Context(), "s"); err != nil {
 			t.Errorf("what a host has it has until it knows better: %v", err)

@@ -39,18 +39,18 @@ var (
 // campaign is clients of a fleet, and what happens to it.
 type campaign struct {
 	*fleet
-	seed    uint64
-	ticks   atomic.Int64
-	over    atomic.Bool // clients begin nothing new
-	mu      sync.Mutex
-	lessons []*lesson
-	made    int
-	counts  map[string]int
-	faults  map[string]int
+	seed     uint64
+	ticks    atomic.Int64
+	over     atomic.Bool // clients begin nothing new
+	mu       sync.Mutex
+	sessions []*testSession
+	made     int
+	counts   map[string]int
+	faults   map[string]int
 }
 
-// lesson is a session of the campaign, with all that clients have asked of it.
-type lesson struct {
+// testSession is a session of the campaign, with all that clients have asked of it.
+type testSession struct {
 	id, agent string
 	mu        sync.Mutex
 	ops       []history.Operation
@@ -60,11 +60,11 @@ type lesson struct {
 	words     map[string]bool
 }
 
-func (l *lesson) sid() string { return "local:local:" + l.id }
+func (l *testSession) sid() string { return "local:local:" + l.id }
 
-// lessonLength is after how many requests a session is done: what one order of them explains is
+// sessionLength is after how many requests a session is done: what one order of them explains is
 // searched for.
-const lessonLength = 30
+const sessionLength = 30
 
 func (c *campaign) count(what string) {
 	c.mu.Lock()
@@ -108,12 +108,12 @@ func TestCampaign(t *testing.T) {
 
 func (c *campaign) rand(n uint64) *rand.Rand { return rand.New(rand.NewPCG(c.seed, n)) }
 
-// lesson gives a session to do something with.
-func (c *campaign) lesson(r *rand.Rand) *lesson {
+// pick gives a session to do something with, an open one or a new one.
+func (c *campaign) pick(r *rand.Rand) *testSession {
 	c.mu.Lock()
-	var open []*lesson
-	for _, l := range c.lessons {
-		if l.asks < lessonLength {
+	var open []*testSession
+	for _, l := range c.sessions {
+		if l.asks < sessionLength {
 			open = append(open, l)
 		}
 	}
@@ -124,7 +124,7 @@ func (c *campaign) lesson(r *rand.Rand) *lesson {
 		return l
 	}
 	c.made++
-	l := &lesson{id: fmt.Sprint("s", c.made), agent: "worker", words: map[string]bool{}}
+	l := &testSession{id: fmt.Sprint("s", c.made), agent: "worker", words: map[string]bool{}}
 	if c.made%3 == 0 {
 		l.agent = "talker"
 	}
@@ -138,7 +138,7 @@ func (c *campaign) lesson(r *rand.Rand) *lesson {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lessons = append(c.lessons, l)
+	c.sessions = append(c.sessions, l)
 	return l
 }
 
@@ -157,7 +157,7 @@ func outcomeOf(a *outcome) string {
 func (c *campaign) client(n int) {
 	r := c.rand(uint64(100 + n))
 	for !c.over.Load() && c.ctx.Err() == nil {
-		l := c.lesson(r)
+		l := c.pick(r)
 		if l.agent == "talker" {
 			c.listen(l, r)
 			continue
@@ -176,7 +176,7 @@ func (c *campaign) client(n int) {
 	}
 }
 
-func (l *lesson) record(op history.Operation) {
+func (l *testSession) record(op history.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ops = append(l.ops, op)
@@ -205,7 +205,7 @@ func (c *campaign) insist(what, method, path, body, key string) *outcome {
 
 // submit submits a message, again with the same key until it is answered, and waits for its run
 // now and then.
-func (c *campaign) submit(l *lesson, client int, r *rand.Rand) {
+func (c *campaign) submit(l *testSession, client int, r *rand.Rand) {
 	policies := []messages.Policy{messages.Enqueue, messages.Enqueue, messages.Enqueue, messages.Reject, messages.Interrupt, messages.Merge}
 	l.mu.Lock()
 	l.texts++
@@ -228,7 +228,7 @@ func (c *campaign) submit(l *lesson, client int, r *rand.Rand) {
 			c.witness.fault("submit: %v", a)
 			return
 		}
-		in.Run = view.Run // it may have been accepted before: nobody else has this key
+		in.Run = view.Run // it may have been accepted before: no other client has this key
 		l.mu.Lock()
 		l.runs = max(l.runs, view.Run)
 		l.mu.Unlock()
@@ -263,7 +263,7 @@ type look struct {
 }
 
 // wait waits for the end of a run, and reports it.
-func (c *campaign) wait(l *lesson, client int, run int64, told bool, most time.Duration) bool {
+func (c *campaign) wait(l *testSession, client int, run int64, told bool, most time.Duration) bool {
 	asked := c.ticks.Add(1)
 	a := c.request(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/runs/%d?wait=%s", l.id, run, most), "", "")
 	c.count("wait: " + outcomeOf(a))
@@ -283,7 +283,7 @@ func (c *campaign) wait(l *lesson, client int, run int64, told bool, most time.D
 }
 
 // cancel cancels a run. It is not asked twice as one: who had no answer does not know.
-func (c *campaign) cancel(l *lesson, client int, r *rand.Rand) {
+func (c *campaign) cancel(l *testSession, client int, r *rand.Rand) {
 	l.mu.Lock()
 	known := l.runs
 	l.mu.Unlock()
@@ -309,7 +309,7 @@ func (c *campaign) cancel(l *lesson, client int, r *rand.Rand) {
 }
 
 // approve answers what a session asks.
-func (c *campaign) approve(l *lesson, r *rand.Rand) {
+func (c *campaign) approve(l *testSession, r *rand.Rand) {
 	a := c.request(http.MethodGet, "/v1/sessions/"+l.id+"/approvals", "", "")
 	c.count("approvals: " + outcomeOf(a))
 	var list struct {
@@ -334,7 +334,7 @@ func (c *campaign) approve(l *lesson, r *rand.Rand) {
 }
 
 // glance reads what there is, at any host.
-func (c *campaign) glance(l *lesson) {
+func (c *campaign) glance(l *testSession) {
 	a := c.request(http.MethodGet, "/v1/sessions/"+l.id, "", "")
 	c.count("session: " + outcomeOf(a))
 	if a.plain() && a.status != http.StatusOK {
@@ -343,7 +343,7 @@ func (c *campaign) glance(l *lesson) {
 }
 
 // listen submits to a talker, and follows what it says to its end, through all that happens.
-func (c *campaign) listen(l *lesson, r *rand.Rand) {
+func (c *campaign) listen(l *testSession, r *rand.Rand) {
 	l.mu.Lock()
 	l.texts++
 	key, body := fmt.Sprint("k", l.texts), fmt.Sprintf(`{"input":"say %d","policy":"enqueue"}`, l.texts)
@@ -561,7 +561,7 @@ func (c *campaign) settle() {
 	for open := true; open; time.Sleep(50 * time.Millisecond) {
 		open = false
 		heads := c.heads()
-		for _, l := range c.lessons {
+		for _, l := range c.sessions {
 			if h := heads[l.sid()]; h.Pending() || h.Suspended() {
 				open = true
 				c.approve(l, r)
@@ -572,16 +572,16 @@ func (c *campaign) settle() {
 			break
 		}
 	}
-	for _, l := range c.lessons {
+	for _, l := range c.sessions {
 		for run := int64(1); run <= l.runs; run++ {
 			if !c.wait(l, 99, run, false, time.Second) {
-				c.witness.fault("nobody tells the end of run %d of %s", run, l.id)
+				c.witness.fault("no host tells the end of run %d of %s", run, l.id)
 			}
 		}
 	}
 }
 
-// goOnFor is how long open sessions may take to end when nobody asks for them.
+// goOnFor is how long open sessions may take to end when no client asks for them.
 const goOnFor = 30 * time.Second
 
 // goOn waits until every session is at rest, or waits for a person: without that anybody asked for it.
@@ -599,7 +599,7 @@ func (f *fleet) goOn() {
 		}
 	}
 	slices.Sort(open)
-	f.witness.fault("nobody goes on with %v", open)
+	f.witness.fault("no host goes on with %v", open)
 }
 
 // heads reads where all sessions are.
@@ -633,7 +633,7 @@ func (f *fleet) archive() *stile.Archive {
 func (c *campaign) judge() {
 	ar, heads := c.archive(), c.heads()
 	seen := map[string]bool{}
-	for _, l := range c.lessons {
+	for _, l := range c.sessions {
 		h, ok := heads[l.sid()]
 		if !ok {
 			c.witness.fault("%s is lost", l.id)
@@ -671,7 +671,7 @@ func (c *campaign) judge() {
 }
 
 // ends checks that every run and turn has one end.
-func (c *campaign) ends(l *lesson, records []*stile.Record) {
+func (c *campaign) ends(l *testSession, records []*stile.Record) {
 	ends := map[string]int{}
 	for _, r := range records {
 		switch b := r.Body.(type) {
@@ -701,7 +701,7 @@ func (c *campaign) ends(l *lesson, records []*stile.Record) {
 }
 
 // effects checks what was done outside.
-func (c *campaign) effects(l *lesson, records []*stile.Record, seen map[string]bool) {
+func (c *campaign) effects(l *testSession, records []*stile.Record, seen map[string]bool) {
 	said := map[string]bool{} // by question
 	for _, r := range records {
 		switch b := r.Body.(type) {
@@ -749,7 +749,7 @@ func (c *campaign) tell(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(c.faults)) {
 		t.Logf("%6d %s", c.faults[what], what)
 	}
-	c.counts["sessions"] = len(c.lessons)
+	c.counts["sessions"] = len(c.sessions)
 	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
 		t.Logf("%6d %s", c.counts[what], what)
 	}

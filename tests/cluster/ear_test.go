@@ -13,7 +13,7 @@ import (
 
 // ear follows a run, over as many connections as it takes, and knows what it may hear next.
 type ear struct {
-	l     *lesson
+	l     *testSession
 	run   int64
 	last  string // id of the last event
 	seq   int64

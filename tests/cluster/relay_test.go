@@ -46,7 +46,7 @@ func (r *relay) close() {
 	r.work.Wait()
 }
 
-// cut lets nothing pass until it is joined: it looks as if nobody answered.
+// cut lets nothing pass until it is joined: it looks as if the other end did not answer.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

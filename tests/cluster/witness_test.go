@@ -20,17 +20,17 @@ type witness struct {
 
 	mu       sync.Mutex
 	rnd      *rand.Rand
-	frozen   map[string]bool // lives that stand still, or have for as long as nobody may believe them
+	frozen   map[string]bool // lives that stand still, or have for as long as no host may believe them
 	sessions map[string]*seat
 	deeds    map[string]*deed // by session, turn and action
 	problems []string
 	overlaps []time.Duration // for how long two lives had a turn of one session in flight
 	turns    int
-	lost     []*lapse // turns whose host was killed, and that nobody has gone on with
+	lost     []*lapse // turns whose host was killed, and that no host has gone on with
 	lapses   []time.Duration
 }
 
-// lapse is the time for which nobody works on a turn.
+// lapse is the time for which no host works on a turn.
 type lapse struct {
 	sid, life string
 	since     time.Time

@@ -54,7 +54,7 @@ func (deltas) Event(ev Event, r *Reply) error {
 	return nil
 }
 
-// The bounds of a connection hold, whoever speaks over it.
+// The bounds of a connection hold, whatever speaks over it.
 func TestBadInput(t *testing.T) {
 	wiretest.Bad(t, func(_ testing.TB, url string, base http.RoundTripper) llm.SessionModel {
 		return NewTalking(Config{Vendor: &speaker{base: url}, Keys: llm.NewKeys(), Base: base})
