@@ -12,12 +12,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/share"
+	"github.com/seed14be6753/stile/internal/share/sharetest"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // sharer is a host of a cluster, as far as its limits are concerned.
 type sharer struct {
-	*share.Memory
+	*sharetest.Memory
 	mu   sync.Mutex
 	id   uuid.UUID
 	held bool
@@ -86,7 +87,7 @@ func lateInTheDay() time.Time { return time.Now().Add(24*time.Hour - 10*time.Min
 // sharersOf are hosts on one table.
 func sharersOf(t *testing.T, n int, l Limits) []*sharer {
 	t.Helper()
-	table := &share.Memory{}
+	table := &sharetest.Memory{}
 	all := make([]*sharer, n)
 	for i := range all {
 		m, err := newMeter(lateInTheDay, "")

@@ -1,4 +1,5 @@
-// Package wire carries one streamed exchange with a provider over HTTP.
+// Package wire carries streamed exchanges with a provider: single requests over HTTP, and
+// conversations over a WebSocket.
 //
 // The vendor's SDK makes the request and sends it through the Transport of this
 // package; the Transport adds the key and keeps the answer's body. This package reads
@@ -18,5 +19,11 @@
 //   - bytes of text arrive as the provider wrote them, also where it cuts a
 //     character in two.
 //
-// It is independent of vendors: a Vendor has the forms of its requests and events.
+// Providers that keep conversations are asked over a WebSocket. A Talking opens the connection, a
+// session is what is known of it: which response is under way, and which messages the
+// conversation has. converse.go makes one request on it, and passing.go takes back what the
+// conversation must not keep of one.
+//
+// It is independent of vendors: a Vendor has the forms of its requests and events, a Talker
+// those of a conversation.
 package wire

@@ -1,4 +1,5 @@
-package share
+// Package sharetest has a share.Table in memory.
+package sharetest
 
 import (
 	"context"
@@ -6,16 +7,20 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+
+	"github.com/seed14be6753/stile/internal/share"
 )
 
-// Memory is a Table in memory, for hosts of one process: tests and simulations hold the one in a
-// database against it. Its methods are safe for concurrent use.
+// Memory is a table in memory, for hosts of one process. The zero value is empty. Its methods are
+// safe for concurrent use.
 type Memory struct {
 	mu    sync.Mutex
 	live  map[uuid.UUID]bool
-	rows  map[Name]map[uuid.UUID]*row
-	Calls atomic.Int64 // of Share, for tests
+	rows  map[share.Name]map[uuid.UUID]*row
+	Calls atomic.Int64 // of Share
 }
+
+var _ share.Table = (*Memory)(nil)
 
 // row is what one life of a host has said.
 type row struct{ turn, used, held, want int64 }
@@ -30,13 +35,13 @@ func (m *Memory) set(id uuid.UUID, live bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.live == nil {
-		m.live, m.rows = map[uuid.UUID]bool{}, map[Name]map[uuid.UUID]*row{}
+		m.live, m.rows = map[uuid.UUID]bool{}, map[share.Name]map[uuid.UUID]*row{}
 	}
 	m.live[id] = live
 }
 
-// Share implements Table.
-func (m *Memory) Share(_ context.Context, host uuid.UUID, turn int64, asks []Ask) (got []Share, err error) {
+// Share implements share.Table.
+func (m *Memory) Share(_ context.Context, host uuid.UUID, turn int64, asks []share.Ask) (got []share.Share, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Calls.Add(1)
@@ -56,7 +61,7 @@ func (m *Memory) Share(_ context.Context, host uuid.UUID, turn int64, asks []Ask
 		} else if mine.turn >= turn {
 			continue
 		}
-		s := Share{Name: a.Name}
+		s := share.Share{Name: a.Name}
 		for id, r := range rows {
 			switch {
 			case id == host:
@@ -72,18 +77,28 @@ func (m *Memory) Share(_ context.Context, host uuid.UUID, turn int64, asks []Ask
 				s.Elsewhere += r.used
 			}
 		}
-		s.Held = Grant(a, mine.held, Free(a.Limit, s.Elsewhere))
+		s.Held = share.Grant(a, mine.held, share.Free(a.Limit, s.Elsewhere))
 		*mine = row{turn, a.Used, s.Held, a.Want}
 		got = append(got, s)
 	}
 	return got, nil
 }
 
-// Used implements Table.
-func (m *Memory) Used(_ context.Context, host uuid.UUID, tenant, day string) (map[Kind]int64, error) {
+// UsedBy returns what one life of a host has used of a quantity.
+func (m *Memory) UsedBy(host uuid.UUID, name share.Name) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used := map[Kind]int64{}
+	if r := m.rows[name][host]; r != nil {
+		return r.used
+	}
+	return 0
+}
+
+// Used implements share.Table.
+func (m *Memory) Used(_ context.Context, host uuid.UUID, tenant, day string) (map[share.Kind]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	used := map[share.Kind]int64{}
 	for name, rows := range m.rows {
 		for id, r := range rows {
 			if name.Tenant == tenant && id != host && (name.Day == "" && m.live[id] || name.Day != "" && name.Day == day) {
@@ -94,7 +109,7 @@ func (m *Memory) Used(_ context.Context, host uuid.UUID, tenant, day string) (ma
 	return used, nil
 }
 
-// Forget implements Table.
+// Forget implements share.Table.
 func (m *Memory) Forget(_ context.Context, day string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
