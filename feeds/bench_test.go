@@ -137,6 +137,14 @@ func BenchmarkWheelMemory100000Feeds(b *testing.B) {
 
 // BenchmarkInjection8FeedsOf4KiB appends the elements of a prompt. The floor copies
 // the same bytes.
+// appendAll appends elements in their order.
+func appendAll(dst []byte, elements []Element) []byte {
+	for i := range elements {
+		dst = elements[i].Append(dst)
+	}
+	return dst
+}
+
 func BenchmarkInjection8FeedsOf4KiB(b *testing.B) {
 	els := make([]Element, 8)
 	for i := range els {
@@ -144,11 +152,11 @@ func BenchmarkInjection8FeedsOf4KiB(b *testing.B) {
 		els[i] = Element{ID: fmt.Sprint("feed_", i), Body: strings.Repeat(line, 4096/len(line)+1)[:4096]}
 	}
 	b.Run("append", func(b *testing.B) {
-		dst := AppendAll(nil, els)
+		dst := appendAll(nil, els)
 		b.SetBytes(8 * 4096)
 		b.ReportAllocs()
 		for b.Loop() {
-			dst = AppendAll(dst[:0], els)
+			dst = appendAll(dst[:0], els)
 		}
 	})
 	b.Run("append-plain", func(b *testing.B) {
@@ -156,11 +164,11 @@ func BenchmarkInjection8FeedsOf4KiB(b *testing.B) {
 		for i := range els {
 			plain[i] = Element{ID: els[i].ID, Body: strings.ReplaceAll(els[i].Body, "<", "(")}
 		}
-		dst := AppendAll(nil, plain)
+		dst := appendAll(nil, plain)
 		b.SetBytes(8 * 4096)
 		b.ReportAllocs()
 		for b.Loop() {
-			dst = AppendAll(dst[:0], plain)
+			dst = appendAll(dst[:0], plain)
 		}
 	})
 	b.Run("floor/copy", func(b *testing.B) {

@@ -65,7 +65,9 @@ func Example() {
 	}()
 
 	// What a prompt begins with.
-	_, _ = os.Stdout.Write(feeds.AppendAll(nil, states.Client().Prompt(context.Background(), out.Set)))
+	for _, e := range states.Client().Prompt(context.Background(), out.Set) {
+		_, _ = os.Stdout.Write(e.Append(nil))
+	}
 	close(mailbox)
 	<-asleep
 	// Output:

@@ -42,18 +42,3 @@ func (e *Element) Append(dst []byte) []byte {
 	f := e.Feed()
 	return prompt.AppendFeed(dst, &f, e.Body)
 }
-
-// AppendAll appends elements in their order.
-func AppendAll(dst []byte, elements []Element) []byte {
-	n := 0
-	for i := range elements {
-		n += len(elements[i].Body) + len(elements[i].ID) + 96
-	}
-	if cap(dst)-len(dst) < n {
-		dst = append(make([]byte, 0, len(dst)+n), dst...)
-	}
-	for i := range elements {
-		dst = elements[i].Append(dst)
-	}
-	return dst
-}

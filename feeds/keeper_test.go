@@ -186,8 +186,8 @@ func TestPromptDeadline(t *testing.T) {
 		if els[0].Cause == nil || els[2].Cause == nil || els[0].Value != "" {
 			t.Errorf("%+v", els)
 		}
-		if string(AppendAll(nil, els[:1])) != "<context_feed id=\"slow\" error=\"timeout\">\n\n</context_feed>\n" {
-			t.Errorf("%s", AppendAll(nil, els[:1]))
+		if string(els[0].Append(nil)) != "<context_feed id=\"slow\" error=\"timeout\">\n\n</context_feed>\n" {
+			t.Errorf("%s", els[0].Append(nil))
 		}
 		// The late one still runs; the next prompt joins it.
 		wantSeen(t, k, s, set, `slow=slow kept=kept1 bad=!failed quick={"a":2,"b":1}`)

@@ -108,7 +108,7 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer release()
-		r, w := unwrap(c)
+		r, w := humago.Unwrap(c)
 		if isSocket(r) {
 			s.socket(w, r, all)
 			return
@@ -167,8 +167,6 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, al
 	}
 	return nil
 }
-
-func unwrap(c huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(c) }
 
 // answer is a JSON body from an operation that may stream instead.
 func answer(status int, v any) *huma.StreamResponse {

@@ -192,7 +192,6 @@ const (
 	syncBytes  = 4096
 	fakeSync   = 5 * time.Microsecond // no disk answers so fast: a layer above it only says so
 	maxDrift   = 5 * time.Minute
-	needFiles  = 4096
 	portWait   = 2 * time.Second
 	warnExpiry = 7 * 24 * time.Hour
 	// Programs that renew certificates by themselves do so a month before.

@@ -32,27 +32,13 @@ const (
 	UnknownAction = "UNKNOWN_ACTION" // action is not continue, done or abort
 )
 
-// Canonical gives the canonical form of a token's payload object (docs/spec/aeiou.md §8):
-// RFC 8785 over strict input. It refuses, with ERR_TOKEN_PARSE and the byte
-// offset, as BAD_JSON what is not one UTF-8 JSON object nested at most [MaxDepth]
-// deep without repeated names and lone surrogates, and as BAD_FIELD a number that
-// is not an integer within ±(2^53−1), -0 included.
+// canonicalObject returns the canonical form of a token's payload object (docs/spec/aeiou.md §8):
+// RFC 8785 over strict input. It refuses, with ERR_TOKEN_PARSE and the byte offset, as BAD_JSON
+// what is not one UTF-8 JSON object nested at most maxDepth deep without repeated names and lone
+// surrogates, and as BAD_FIELD a number that is not an integer within ±(2^53−1), -0 included.
 //
-// A number whose text breaks JSON's own grammar, such as 01 or +1, is BAD_JSON.
-// The result never aliases the input. Safe from any goroutine.
-func Canonical(payload []byte) ([]byte, error) {
-	out, _, err := canonicalObject(payload, MaxDepth)
-	if err != nil {
-		return nil, err
-	}
-	if len(payload) > 0 && &out[0] == &payload[0] {
-		out = bytes.Clone(out)
-	}
-	return out, nil
-}
-
-// canonicalObject is Canonical for a given depth. An input in canonical form is
-// returned as it is, not copied; same says so.
+// A number whose text breaks JSON's own grammar, such as 01 or +1, is BAD_JSON. An input in
+// canonical form is returned as it is, not copied: same reports that.
 func canonicalObject(payload []byte, maxDepth int) (out []byte, same bool, err error) {
 	s, err := checkObject(payload, maxDepth)
 	if err != nil {

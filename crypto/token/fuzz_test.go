@@ -32,7 +32,7 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("%+v", c)
 		}
 		payload := payloadOf(t, string(line))
-		if canonical, err := Canonical(payload); err != nil || !bytes.Equal(canonical, payload) {
+		if canonical, err := canonicalOf(payload); err != nil || !bytes.Equal(canonical, payload) {
 			t.Fatalf("a valid token holds %q, %v", payload, err)
 		}
 	})
@@ -58,14 +58,14 @@ func FuzzCanonical(f *testing.F) {
 				t.Fatalf("%q is not its own form: %q, %v", general, again, err)
 			}
 		}
-		out, err := Canonical(b)
+		out, err := canonicalOf(b)
 		if err != nil {
 			return
 		}
 		if generalErr != nil || !bytes.Equal(out, general) {
 			t.Fatalf("%q gives %q, in general %q, %v", b, out, general, generalErr)
 		}
-		if again, err := Canonical(out); err != nil || !bytes.Equal(again, out) {
+		if again, err := canonicalOf(out); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q is not its own form: %q, %v", out, again, err)
 		}
 		if s, f := scan(out, MaxDepth); f != nil || !s.canonical {

@@ -138,7 +138,7 @@ type Entry struct {
 // one is removed), and those of by, which signs the backup; nil leaves it unsigned.
 func Make(ctx context.Context, dir, dest string, by proof.Signer, verify Verifier, names ...string) (Backup, error) {
 	b := Backup{Format: format}
-	return b.make(ctx, dir, dest, by, names, JournalFile, nil, func(path, file string) (err error) {
+	return b.make(dir, dest, by, names, JournalFile, nil, func(path, file string) (err error) {
 		if err := sqlite.Backup(ctx, path, file); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func MakeSince(ctx context.Context, dir, dest, base string, by proof.Signer, ver
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "since", File: base, Detail: "is not beside the new folder: a backup and its increments stay together"}
 	}
 	b.Base, b.Spoilt = &Base{Folder: filepath.Base(last.folder), SHA256: last.digest}, slices.Clone(last.Spoilt)
-	return b.make(ctx, dir, dest, by, names, incrementFile, &last, func(path, file string) error {
+	return b.make(dir, dest, by, names, incrementFile, &last, func(path, file string) error {
 		x, err := sqlite.BackupSince(ctx, path, file, journals(before)...)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func beside(a, b string) bool {
 
 // make makes the folder of a backup. journaled copies the journal at path to a file, and counts and
 // verifies what is in it.
-func (b *Backup) make(ctx context.Context, dir, dest string, by proof.Signer, names []string, journalAs string, base *member, journaled func(path, file string) error) (_ Backup, err error) {
+func (b *Backup) make(dir, dest string, by proof.Signer, names []string, journalAs string, base *member, journaled func(path, file string) error) (_ Backup, err error) {
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
 		return *b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
 	}

@@ -55,11 +55,6 @@ type Expect struct {
 	schema *schema.Schema
 }
 
-// Empty reports whether nothing is expected.
-func (e *Expect) Empty() bool {
-	return e.Equals == nil && e.Contains == nil && e.RE2 == nil && len(e.Schema) == 0 && e.Decision == nil && e.Calls == nil
-}
-
 // Call is an expected call: its name, and members that its arguments must have.
 type Call struct {
 	Name string         `json:"name"`

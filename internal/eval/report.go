@@ -109,7 +109,7 @@ func Make(run string, agents []string, attempts []Attempt) Report {
 		}
 	}
 	if len(agents) == 2 {
-		r.Versus = versus(agents[0], agents[1], attempts)
+		r.Versus = versus(agents[1], attempts)
 	}
 	return r
 }
@@ -176,13 +176,14 @@ func wilson(passed, n int) (low, high float64) {
 	return max(0, (mid-half)/by), min(1, (mid+half)/by)
 }
 
-func versus(a, b string, attempts []Attempt) *Versus {
-	votes := map[string][2]int{} // of a case: for a, for b
+// versus compares the second agent with the first, case by case.
+func versus(second string, attempts []Attempt) *Versus {
+	votes := map[string][2]int{} // of a case: for the first agent, for the second
 	ran := map[string][2]bool{}
 	for i := range attempts {
 		t := &attempts[i]
 		side := 0
-		if t.Agent == b {
+		if t.Agent == second {
 			side = 1
 		}
 		if t.State == NotRun {

@@ -27,9 +27,6 @@ type function struct {
 	needs  int
 }
 
-// Funcs returns the number of functions.
-func (l *Library) Funcs() int { return len(l.funcs) }
-
 // CompileLibrary loads trusted functions, which may call each other across
 // sources. An error is a *messages.Error with ERR_CONFIG and the source's name.
 func CompileLibrary(sources ...Source) (*Library, error) {

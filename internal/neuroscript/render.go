@@ -20,18 +20,6 @@ func (v Value) AppendText(dst []byte) []byte {
 	return appendNested(dst, v, 0)
 }
 
-// Render returns the top-level rendering of v (§10); code 17 when v nests deeper
-// than MaxValueDepth.
-func Render(v Value) (string, error) {
-	if v.k == KindString {
-		return v.str(), nil
-	}
-	if v.depth() > MaxValueDepth {
-		return "", Errorf(CodeEvaluation, "the value nests more than %d deep", MaxValueDepth)
-	}
-	return string(v.AppendText(nil)), nil
-}
-
 func appendTime(dst []byte, t time.Time) []byte { return t.AppendFormat(dst, time.RFC3339Nano) }
 
 // appendNested renders v as it stands inside a list or map. Its recursion is

@@ -452,15 +452,6 @@ func (p *Plan) Vacate(dst []Effect) []Effect {
 // do not see them. Ids and results stay.
 func (p *Plan) Forget() { p.forgotten = int32(len(p.nodes)) }
 
-// Gate returns the id of the sync action that keeps the gate closed; closed is false if the
-// gate is open.
-func (p *Plan) Gate() (id string, closed bool) {
-	if p.gate == none {
-		return "", false
-	}
-	return p.nodes[p.gate].ID, true
-}
-
 // Complete reports whether the generation has ended (End) and all its sync and async actions
 // have.
 func (p *Plan) Complete() bool { return !p.open && p.unended == 0 }

@@ -212,9 +212,6 @@ func (p point) grown(marks []messages.Digest) bool {
 // State returns where the conversation is.
 func (l *Life) State() State { return l.state }
 
-// Session returns the number of the latest connection, 0 for none.
-func (l *Life) Session() int64 { return l.session }
-
 // Asked returns how many messages the last request was about: in the next prompt the reply
 // stands behind them.
 func (l *Life) Asked() int { return max(l.asked.n, l.past.n) }

@@ -36,10 +36,6 @@ func (s *Said) Add(piece []byte, counts int64) {
 // Called reports that the reply has calls in the provider's own form.
 func (s *Said) Called() { s.called = true }
 
-// More reports whether the model went on behind what counts, so that its provider has another
-// reply than the journal.
-func (s *Said) More() bool { return s.more }
-
 // blank reports whether a byte is white space: dialects trim and join texts.
 func blank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 

@@ -185,7 +185,7 @@ func FuzzLife(f *testing.F) {
 				}
 				switch e := e.(type) {
 				case Send:
-					if asks++; e.Sent < 0 || e.Sent >= len(l.ask.Marks)-1 || e.Session != l.Session() || l.State() != Asking {
+					if asks++; e.Sent < 0 || e.Sent >= len(l.ask.Marks)-1 || e.Session != l.session || l.State() != Asking {
 						t.Fatalf("%+v of %d messages in %s", e, len(l.ask.Marks)-1, l.State())
 					}
 				case Connect, Settle, Alone, Fail:

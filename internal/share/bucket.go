@@ -64,9 +64,6 @@ func (b *Bucket) Get(now time.Time, rate, burst int64) {
 	}
 }
 
-// Rate is the part of the requests a second, in thousandths.
-func (b *Bucket) Rate() int64 { return b.rate }
-
 // Full reports whether nothing is missing in it.
 func (b *Bucket) Full(now time.Time) bool {
 	b.fill(now)

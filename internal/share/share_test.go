@@ -131,7 +131,7 @@ func TestBucketsTogether(t *testing.T) {
 	if kept := b.Give(now.Add(time.Hour), 0, 0); kept != 3*Unit || b.Full(now.Add(time.Hour)) {
 		t.Errorf("of what was just taken %d is kept", kept)
 	}
-	if b.Rate() != 0 {
-		t.Errorf("its rate is %d", b.Rate())
+	if b.rate != 0 {
+		t.Errorf("its rate is %d", b.rate)
 	}
 }

@@ -156,14 +156,14 @@ var tagLetters = func() (t [256]bool) {
 func (d *decoder) readProse(p []byte, at int64) int {
 	s := &d.prose
 	if len(s.seen) > 0 {
-		return d.suspect(p, 0, at)
+		return d.suspect(p, 0)
 	}
 	for i := 0; i < len(p); {
 		pos := at + int64(i)
 		if pos != s.noMarkerAt && s.begins(p[i:], pos < s.textUpTo) {
 			d.emitText(p[:i], at)
 			s.seen, s.seenAt, s.from, s.exact = append(s.seen[:0], p[i]), pos, s.layout, pos < s.textUpTo
-			return d.suspect(p, i+1, at)
+			return d.suspect(p, i+1)
 		}
 		end := i + 1
 		if !s.bol || !isBlank(p[i]) {
@@ -188,7 +188,7 @@ func (d *decoder) readProse(p []byte, at int64) int {
 
 // suspect goes on with seen, from p[i] on, until it is known what it is. It returns how many
 // bytes of p are read.
-func (d *decoder) suspect(p []byte, i int, at int64) int {
+func (d *decoder) suspect(p []byte, i int) int {
 	s := &d.prose
 	last := 1
 	for {

@@ -187,7 +187,7 @@ func (d *decoder) endAction(end int64) {
 	d.state = d.enclosing()
 	d.slipped()
 	d.emit(messages.Event{Kind: messages.EventAction, Offset: b.at, Action: a, Complete: true})
-	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) && !d.gated() {
+	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) && !d.inBlock() { // else it is cut behind the block
 		d.state = inCut
 		d.emit(messages.Event{Kind: messages.EventCut, Offset: end})
 	}

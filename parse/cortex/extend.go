@@ -263,10 +263,6 @@ func (x *extended) key(key string) {
 	x.keys[key] = true
 }
 
-// gated reports whether a block holds what follows the action, so that the reply is cut
-// behind that block and not behind the action.
-func (d *decoder) gated() bool { return d.inBlock() }
-
 // beginQuiet reads the body of an action in a discarded element, so that what its strings
 // hold is data.
 func (d *decoder) beginQuiet() {

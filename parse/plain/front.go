@@ -106,9 +106,9 @@ func (f *front) release(d *decoder, emit func(messages.Event)) {
 // bytes.
 func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Event)) int {
 	if !plain {
-		f.say(d, f.held, f.at, emit)
+		f.say(f.held, f.at, emit)
 		f.held = nil
-		f.say(d, p, d.off, emit)
+		f.say(p, d.off, emit)
 		return len(p)
 	}
 	if len(f.held) == 0 {
@@ -120,12 +120,12 @@ func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Eve
 			f.held = append(f.held, p[0])
 			return 1
 		}
-		f.say(d, p[:k], d.off, emit)
+		f.say(p[:k], d.off, emit)
 		return k
 	}
 	tag := append(f.held, p[0])
 	if !strings.EqualFold(string(tag), f.shut[:len(tag)]) {
-		f.say(d, f.held, f.at, emit)
+		f.say(f.held, f.at, emit)
 		f.held = nil
 		return 0
 	}
@@ -137,7 +137,7 @@ func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Eve
 }
 
 // say emits text of the thought, which begins with its first character that is no white space.
-func (f *front) say(d *decoder, p []byte, at int64, emit func(messages.Event)) {
+func (f *front) say(p []byte, at int64, emit func(messages.Event)) {
 	if !f.open {
 		n := len(p) - len(bytes.TrimLeft(p, white))
 		p, at = p[n:], at+int64(n)
@@ -170,7 +170,7 @@ func (f *front) end(d *decoder, emit func(messages.Event)) bool {
 		f.release(d, emit)
 		return true
 	case f.state == frontThought:
-		f.say(d, f.held, f.at, emit)
+		f.say(f.held, f.at, emit)
 		f.close(d, d.off, false, emit)
 	}
 	d.front = nil

@@ -21,7 +21,7 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
-// Call calls a tool with the JSON object of its arguments. The result is JSON: the structured
+// Do calls a tool with the JSON object of its arguments. The result is JSON: the structured
 // content if there is some, else the text, else a list of the contents, with a description of
 // those that are no text.
 //
@@ -33,13 +33,10 @@ import (
 //
 // If agreed is given, the server must offer exactly that on the connection of each attempt:
 // otherwise no tool is called, and the code is 1003.
-func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
-	return s.Do(ctx, nil, tool, class, args, agreed...)
-}
-
-// Do is Call for an action: of one whose result is shown as it grows, the server is asked for
-// progress and for pieces of the result (PartialKey). A call of which a piece was shown is not
-// made once more.
+//
+// action is what the call serves, nil for none. Of an action whose result is shown as it grows,
+// the server is asked for progress and for pieces of the result (PartialKey). A call of which a
+// piece was shown is not made once more.
 func (s *Server) Do(ctx context.Context, action *tools.Call, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
 	harmless := class == messages.ReadOnly || class == messages.Idempotent
 	for first := true; ; first = false {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/publicnet"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -39,7 +40,7 @@ const (
 // when it is dialled, after its name was resolved, also on redirects. The address that is
 // checked is the one that is dialled, so a name that resolves to another address the next
 // time gains nothing. No setting of the environment is used, so no proxy either.
-func Scrape() tools.Tool { return scrape(newFetcher(public, nil)) }
+func Scrape() tools.Tool { return scrape(newFetcher(publicnet.Judge, nil)) }
 
 func scrape(f *fetcher) tools.Tool {
 	return catalog.Reporting("scrape", "Gives the readable text of a public web page.", messages.ReadOnly, catalog.Parameters{

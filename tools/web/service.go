@@ -113,7 +113,7 @@ func classOfMethod(method string) messages.Class {
 func (s *Service) client(base *url.URL) *http.Client {
 	dialer := &net.Dialer{Timeout: connectTime}
 	if !s.Private {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error { return public(address) }
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return publicnet.Judge(address) }
 	}
 	return &http.Client{
 		Transport: &http.Transport{
@@ -148,9 +148,6 @@ func (s *Service) header() string {
 }
 
 var errPrivate = publicnet.ErrPrivate
-
-// public returns an error for an address that is not on the public internet.
-func public(address string) error { return publicnet.Judge(address) }
 
 // request returns the request for a call of an endpoint.
 func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given map[string]jsontext.Value) (*http.Request, error) {

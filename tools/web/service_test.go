@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/publicnet"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -24,16 +25,16 @@ func TestPublic(t *testing.T) {
 		"::127.0.0.1", "::10.0.0.1", "::8.8.8.8", "::ffff:0:127.0.0.1", "64:ff9b::8.8.8.8", "64:ff9b:1::1", "100::1", "100:0:0:1::1", "1fff::1", "4000::1", "5f00::1", "3fff::1", "3fff:fff::1",
 		"2001::1", "2001:1::1", "2001:1ff::1", "2002:808:808::", "2620:4f:8000::1", "192.0.0.8", "192.0.0.170", "192.31.196.1", "192.52.193.1", "192.88.99.1", "192.175.48.1", "198.51.100.1", "203.0.113.1",
 	} {
-		if public("["+ip+"]:80") == nil {
+		if publicnet.Judge("["+ip+"]:80") == nil {
 			t.Errorf("%s is taken for public", ip)
 		}
 	}
 	for _, at := range []string{"8.8.8.8:80", "[2606:4700::1111]:443", "[::ffff:8.8.8.8]:1", "172.32.0.1:80", "100.128.0.1:80", "[2001:200::1]:80", "[2400:cb00::1]:80", "[2a00:1450::1]:80", "[3ffe::1]:80", "192.31.197.1:80"} {
-		if err := public(at); err != nil {
+		if err := publicnet.Judge(at); err != nil {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
-	if public("localhost:80") == nil || public("") == nil {
+	if publicnet.Judge("localhost:80") == nil || publicnet.Judge("") == nil {
 		t.Error("what is no address is taken for public")
 	}
 }

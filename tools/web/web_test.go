@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/publicnet"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/internal/toolstest"
@@ -31,7 +32,7 @@ func taken(server *httptest.Server) *fetcher {
 		if address == at {
 			return nil
 		}
-		return public(address)
+		return publicnet.Judge(address)
 	}, nil)
 }
 
@@ -143,7 +144,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 // A page has its time.
 func TestScrapeTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFetcher(public, nil)
+		f := newFetcher(publicnet.Judge, nil)
 		f.client.Transport = silent{}
 		began := time.Now()
 		if got := scrapes(t, f, "http://8.8.8.8/"); got != "code 21: 8.8.8.8: no page within 15s" {
@@ -240,7 +241,7 @@ func TestScrapeRebinding(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			judged = append(judged, address)
-			if err := public(address); err != nil {
+			if err := publicnet.Judge(address); err != nil {
 				return err
 			}
 			return fmt.Errorf("it would be dialled") // the test stays on this machine

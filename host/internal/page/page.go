@@ -102,25 +102,6 @@ func newAsset(name string, body []byte) *asset {
 	return &asset{kind: kinds[path.Ext(name)] + "; charset=utf-8", body: body, zip: zip.Bytes(), tag: `"` + hex.EncodeToString(sum[:12]) + `"`}
 }
 
-// Size is how many bytes all parts are, compressed as they are served.
-func Size() (n int) {
-	for _, a := range assets() {
-		n += len(a.zip)
-	}
-	return n
-}
-
-// Names are those of the parts below /assets/.
-func Names() (all []string) {
-	for name := range assets() {
-		if name != index {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
 // Register serves the page at / and its parts below /assets/, and gives the patterns of
 // their routes. They hold nothing of any user, so every caller may have them: a person
 // without a token could not enter one otherwise. missing answers for a part that there is not.

@@ -71,9 +71,6 @@ func New(machine *turn.Machine, acked int64) Driver {
 	return Driver{machine: machine, outbox: turn.NewOutbox(acked)}
 }
 
-// Machine is the machine that is driven, for reading its state; nil before New.
-func (d *Driver) Machine() *turn.Machine { return d.machine }
-
 func (d *Driver) working() *work {
 	if d.work == nil {
 		d.work = works.Get().(*work)
@@ -211,9 +208,6 @@ func (d *Driver) Hold(e turn.Effect) []turn.Effect {
 // Stop ends the driver: nothing is stepped, sent or performed any more. What was not
 // acknowledged did not happen.
 func (d *Driver) Stop() { d.stopped = true }
-
-// Stopped reports whether Stop was called.
-func (d *Driver) Stopped() bool { return d.stopped }
 
 // Resting reports whether no turn runs: the session is idle, or its turn is suspended.
 func (d *Driver) Resting() bool {

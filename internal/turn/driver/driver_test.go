@@ -379,7 +379,7 @@ func TestLoop(t *testing.T) {
 		t.Errorf("after the journal's answer: %v", s.took)
 	}
 	id, _ := s.d.Turn()
-	if now, ok := s.d.Machine().Flight(); !ok || now != id || !s.d.InTurn(id) || !s.d.Told() {
+	if now, ok := s.d.machine.Flight(); !ok || now != id || !s.d.InTurn(id) || !s.d.Told() {
 		t.Errorf("the turn is %v, the machine has %v", id, now)
 	}
 }
@@ -518,7 +518,7 @@ func TestStop(t *testing.T) {
 	d.Take(&turn.SetTimer{Clock: turn.ClockRun, At: t0})
 	d.Begin(&turn.Due{})
 	d.Stop()
-	if !d.Stopped() || d.Next(true) != Idle {
+	if !d.stopped || d.Next(true) != Idle {
 		t.Error("the loop goes on")
 	}
 	d.End()
@@ -584,7 +584,7 @@ func TestBusy(t *testing.T) {
 		"a turn is let go": {func(s *shell) { s.open(); s.d.EndTurn() }, true},
 		"an input waits for its window": {func(s *shell) {
 			s.run(&turn.Open{}, &turn.Submit{Input: messages.Input{Text: "hello", User: "u", Policy: messages.Debounce}})
-			s.ack(s.d.Machine().State().Seq)
+			s.ack(s.d.machine.State().Seq)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

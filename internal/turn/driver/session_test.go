@@ -36,10 +36,10 @@ func TestDetachedKeepsAwake(t *testing.T) {
 	if !slices.Contains(s.took, "perform *turn.StartAction") {
 		t.Fatalf("no action has begun: %v", s.took)
 	}
-	for n := 0; s.d.Machine().Phase() != turn.Idle; n++ {
+	for n := 0; s.d.machine.Phase() != turn.Idle; n++ {
 		next, ok := s.d.Turn()
 		if n > 9 || !ok {
-			t.Fatalf("the run does not end: %s", s.d.Machine().Phase())
+			t.Fatalf("the run does not end: %s", s.d.machine.Phase())
 		}
 		s.run(&turn.ModelOpened{Ident: next}, &turn.ReplyEnd{Ident: next, Finish: messages.FinishComplete})
 		s.ackAll()
@@ -61,7 +61,7 @@ func TestDetachedKeepsAwake(t *testing.T) {
 // A session whose turn is suspended may be put to sleep.
 func TestSuspendedSleeps(t *testing.T) {
 	s, _ := acts(t, "sync", messages.GateConfirm)
-	if p := s.d.Machine().Phase(); p != turn.Suspended {
+	if p := s.d.machine.Phase(); p != turn.Suspended {
 		t.Fatalf("the phase is %s", p)
 	}
 	if !s.d.Resting() || !s.d.Busy() {

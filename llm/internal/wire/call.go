@@ -72,9 +72,6 @@ func (r *Reply) Keep(item Raw) {
 	}
 }
 
-// Calls reports whether the model may call functions.
-func (r *Reply) Calls() bool { return r.calls != nil }
-
 // say passes the text so far to the writer of calls, because calls follow the text before
 // them.
 func (r *Reply) say() { r.calls.Text(r.text.take()) }

@@ -266,7 +266,7 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 	}
 	switch {
 	case x.streaming:
-		if !m.read(asked, x, r, req, yield) {
+		if !m.read(x, r, req, yield) {
 			return
 		}
 	case x.body != nil:
@@ -293,7 +293,7 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 }
 
 // read reads the stream to its end. It returns false when the receiver stopped.
-func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
+func (m *Model) read(x *exchange, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
 	in, events := NewReader(x.body, m.cfg.MaxEventBytes), m.cfg.Vendor.Events()
 	defer func() {
 		if r.over && r.finish == "" {

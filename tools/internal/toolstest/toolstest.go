@@ -18,11 +18,7 @@ func Perform(t testing.TB, all []tools.Tool, name string, c *tools.Call) string 
 	if err != nil {
 		return failure(err)
 	}
-	text, err := neuroscript.Render(neuroscript.List([]neuroscript.Value{v}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return string(neuroscript.List([]neuroscript.Value{v}).AppendText(nil))
 }
 
 // Do calls a reporting tool as a model does, with its arguments as JSON, and renders
