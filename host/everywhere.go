@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/internal/forward"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -64,7 +65,7 @@ func (c *cluster) unasked(done map[string]bool) (stile.Peer, bool) {
 // whether nothing is left; else the answer is given.
 func (e *erasing) here() bool {
 	for until := time.Now().Add(forwardPatience); ; {
-		d, answer := &redirect{}, &memo{head: e.w.Header().Clone()}
+		d, answer := &redirect{}, &forward.Recorder{Head: e.w.Header().Clone()}
 		e.next.ServeHTTP(answer, e.r.WithContext(context.WithValue(e.r.Context(), redirectKey{}, d)))
 		if !d.moved {
 			return e.takes(answer)
@@ -98,28 +99,27 @@ func (e *erasing) here() bool {
 // another one; ok is false when the answer is given.
 func (e *erasing) at(to stile.Peer) (again, ok bool) {
 	c := e.c
-	c.s.rt.Metrics().Cluster(eventForwarded)
-	ctx, done := c.flies(e.r.Context(), to)
+	ctx, done := c.client.Begin(e.r.Context(), to)
 	defer done()
-	resp, err := c.send(c.request(ctx, e.r, nil, to, ""))
+	resp, err := c.client.Send(c.client.Request(ctx, e.r, nil, to, ""))
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errPeerGone) {
+		if errors.Is(context.Cause(ctx), forward.ErrGone) {
 			return true, true // what it had is for others
 		}
 		e.left("the host " + to.Address + " does not answer")
 		return false, false
 	}
 	defer resp.Body.Close()
-	if n, moved := hasMoved(resp); moved {
+	if n, moved := forward.HasMoved(resp); moved {
 		e.count += n
 		return true, true
 	}
-	answer := &memo{status: resp.StatusCode, head: e.w.Header().Clone()}
-	answer.head.Set("Content-Type", resp.Header.Get("Content-Type"))
+	answer := &forward.Recorder{Status: resp.StatusCode, Head: e.w.Header().Clone()}
+	answer.Head.Set("Content-Type", resp.Header.Get("Content-Type"))
 	if after := resp.Header.Get("Retry-After"); after != "" {
-		answer.head.Set("Retry-After", after)
+		answer.Head.Set("Retry-After", after)
 	}
-	if _, err := answer.body.ReadFrom(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
+	if _, err := answer.Body.ReadFrom(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
 		e.left("the host " + to.Address + " has not answered whole")
 		return false, false
 	}
@@ -127,18 +127,18 @@ func (e *erasing) at(to stile.Peer) (again, ok bool) {
 }
 
 // takes counts what an answer tells. One that is no success is passed on: it reports false.
-func (e *erasing) takes(answer *memo) bool {
+func (e *erasing) takes(answer *forward.Recorder) bool {
 	var v erasedUser
-	if answer.status == http.StatusOK && json.Unmarshal(answer.body.Bytes(), &v) == nil {
+	if answer.Status == http.StatusOK && json.Unmarshal(answer.Body.Bytes(), &v) == nil {
 		e.user = v.User
 		e.count += v.Sessions
 		return true
 	}
-	for name, values := range answer.head {
+	for name, values := range answer.Head {
 		e.w.Header()[name] = values
 	}
-	e.w.WriteHeader(answer.status)
-	_, _ = e.w.Write(answer.body.Bytes())
+	e.w.WriteHeader(answer.Status)
+	_, _ = e.w.Write(answer.Body.Bytes())
 	return false
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/internal/forward"
 	"github.com/seed14be6753/stile/host/internal/mcp"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -65,14 +66,14 @@ func (c *cluster) tools(w http.ResponseWriter, r *http.Request, pattern string, 
 		c.s.refuse(w, r, tooLarge(pattern))
 		return
 	}
-	t := &trip{c: c, w: &passed{ResponseWriter: w, head: w.Header().Clone()}, r: r, body: body, next: next, pattern: pattern}
+	t := &proxy{c: c, w: forward.NewResponse(w), r: r, body: body, next: next, pattern: pattern}
 	for until := time.Now().Add(homeWait); ; {
 		to, there := c.peerAt(home)
 		if there {
-			switch out := t.there(to); {
+			switch out := t.at(to); {
 			case out == settled:
 				return
-			case t.w.began:
+			case t.w.Begun():
 				panic(http.ErrAbortHandler)
 			case out == unknown:
 				t.refuse(cmp.Or(t.slow, "the host that has the session of the protocol does not answer"))
@@ -156,7 +157,7 @@ func (s *Server) answerCall(w http.ResponseWriter, r *http.Request) {
 	default:
 		p := problemOf(orLost(ctx, err))
 		if !begun && p.goesElsewhere() {
-			moved(w, &redirect{})
+			forward.Refuse(w, 0)
 			return
 		}
 		tell(farLine{Problem: p})
@@ -265,7 +266,6 @@ func (t *toolCall) again() mcp.Call {
 // at has another host make the call.
 func (t *toolCall) at(ctx context.Context, owner stile.Peer) (answer mcp.Answer, err error) {
 	c := t.c
-	c.s.rt.Metrics().Cluster(eventForwarded)
 	a := t.again()
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -273,14 +273,14 @@ func (t *toolCall) at(ctx context.Context, owner stile.Peer) (answer mcp.Answer,
 	if err := enc.Encode(farCall{Agent: a.Agent, Message: a.Message, Parts: a.Parts, Session: a.Session, Run: a.Run, Key: a.Key}); err != nil {
 		return answer, err
 	}
-	ctx, done := c.flies(ctx, owner)
+	ctx, done := c.client.Begin(ctx, owner)
 	defer done()
-	resp, err := c.send(c.request(ctx, t.request(ctx, http.MethodPost, toolsPath), body.Bytes(), owner, wantsCall))
+	resp, err := c.client.Send(c.client.Request(ctx, t.request(ctx, http.MethodPost, toolsPath), body.Bytes(), owner, wantsCall))
 	if err != nil {
 		return answer, errCallCut
 	}
 	defer resp.Body.Close()
-	if _, ok := hasMoved(resp); ok {
+	if _, ok := forward.HasMoved(resp); ok {
 		return answer, errCallCut
 	}
 	lines := json.NewDecoder(resp.Body)
@@ -295,7 +295,7 @@ func (t *toolCall) at(ctx context.Context, owner stile.Peer) (answer mcp.Answer,
 		var l farLine
 		switch err := lines.Decode(&l); {
 		case err != nil:
-			c.s.rt.Metrics().Cluster(eventBroken)
+			c.client.Count(forward.Broken)
 			return answer, errCallCut
 		case l.Answer != nil:
 			return *l.Answer, nil
@@ -356,17 +356,17 @@ func (t *toolCall) says(ctx context.Context, approval string, body []byte) (err 
 			err = errCallCut
 		}
 	}()
-	var answer memo
-	way := &trip{
-		c: t.c, w: &passed{ResponseWriter: &answer, head: http.Header{}}, r: t.request(ctx, http.MethodPost, fmt.Sprintf("/v1/sessions/%s/approvals/%s", url.PathEscape(t.session), url.PathEscape(approval))),
+	var answer forward.Recorder
+	way := &proxy{
+		c: t.c, w: forward.NewResponse(&answer), r: t.request(ctx, http.MethodPost, fmt.Sprintf("/v1/sessions/%s/approvals/%s", url.PathEscape(t.session), url.PathEscape(approval))),
 		body: body, next: t.c.s.mux, pattern: "POST /v1/sessions/{id}/approvals/{approval}", sid: t.by.sid(t.session), asks: true,
 	}
-	way.run()
-	if answer.status == http.StatusNoContent {
+	way.serve()
+	if answer.Status == http.StatusNoContent {
 		return nil
 	}
 	p := &problem{}
-	if json.Unmarshal(answer.body.Bytes(), p) != nil || p.Code == "" {
+	if json.Unmarshal(answer.Body.Bytes(), p) != nil || p.Code == "" {
 		p = make500()
 	}
 	return p

@@ -1,12 +1,14 @@
-// Package forward is how hosts of a cluster prove to each other that a request comes from one
-// of them: a secret that they share, and a code that covers all of the request.
+// Package forward is how a host of a cluster has another one answer a request: a Client sends it, with
+// a proof that a Verifier checks, and a Response passes on what came of one or several attempts.
+//
+// The proof is a code over all of the request, made with a secret that the hosts share.
 //
 // Invariants:
 //   - the code covers method, path, query, host, body, every header that is passed on, who
 //     forwards, who shall answer, and when; a header that it does not cover is dropped;
-//   - a proof is good for one host, in one life of it, for a short time and once.
-//
-// It reads no clock and opens no connection.
+//   - a proof is good for one host, in one life of it, for a short time and once;
+//   - a request ends when the host that answers it loses its lease;
+//   - the client sees one answer, and of a stream each event whole and once.
 package forward
 
 import (
@@ -186,37 +188,4 @@ func (f *Verifier) fresh(nonce string, now time.Time) bool {
 	}
 	f.now[nonce] = struct{}{}
 	return true
-}
-
-// Events passes server-sent events on, each whole or not at all, and knows the id of the last one.
-type Events struct {
-	Last string // id
-	rest []byte
-}
-
-// maxEvent bounds an event that has not ended.
-const maxEvent = 16 << 20
-
-// ErrLong means that an event is longer than events are.
-var ErrLong = errors.New("forward: an event without an end")
-
-// Whole takes what came, and returns the events that are whole by now. What it returns is good
-// until the next call.
-func (e *Events) Whole(p []byte) ([]byte, error) {
-	e.rest = append(e.rest, p...)
-	end := strings.LastIndex(string(e.rest), "\n\n") + 2
-	if end < 2 {
-		if len(e.rest) > maxEvent {
-			return nil, ErrLong
-		}
-		return nil, nil
-	}
-	whole := e.rest[:end:end]
-	e.rest = append([]byte(nil), e.rest[end:]...)
-	for line := range strings.SplitSeq(string(whole), "\n") {
-		if id, ok := strings.CutPrefix(line, "id: "); ok {
-			e.Last = id
-		}
-	}
-	return whole, nil
 }

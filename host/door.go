@@ -1,0 +1,107 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/internal/forward"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The door for hosts is a listener of its own. A request there must prove that a host of the cluster
+// sent it, has its client's token, and then goes the way of every request; it is not forwarded again.
+
+// listen serves the hosts' door until the function that comes back is called.
+func (c *cluster) listen() (stop func(context.Context)) {
+	srv := &http.Server{
+		Handler: c.door(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
+		ErrorLog: zap.NewStdLog(c.s.log.Named("cluster")),
+	}
+	looks, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { _ = srv.Serve(c.s.cfg.ClusterListener) })
+	work.Go(func() { c.client.Watch(looks) })
+	return func(ctx context.Context) {
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
+		cancel()
+		work.Wait()
+		c.client.Transport().CloseIdleConnections()
+	}
+}
+
+// claimKey has the forward.Claim of a request from another host.
+type claimKey struct{}
+
+func forwarded(ctx context.Context) bool { return ctx.Value(claimKey{}) != nil }
+
+// forwardedFor is what another host wants by a request.
+func forwardedFor(ctx context.Context) string {
+	claim, _ := ctx.Value(claimKey{}).(forward.Claim)
+	return claim.For
+}
+
+// door answers other hosts. What it lets in has a caller's token, and goes the way of every
+// request.
+func (c *cluster) door() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		forged := func(err error) {
+			c.s.rt.Metrics().Cluster(eventForged)
+			c.s.log.Warn("a request at the door for hosts is refused", zap.String("peer", r.RemoteAddr), zap.Error(err))
+			write(w, refusal(http.StatusForbidden, messages.ErrDenied, forward.Proof, err.Error()))
+		}
+		if r.Header.Get(forward.Proof) == "" { // its body is not read
+			w.Header().Set("Connection", "close")
+			forged(forward.ErrForged)
+			return
+		}
+		if !isSocket(r) { // its answer comes at once
+			w.WriteHeader(http.StatusProcessing)
+		}
+		_, pattern := c.s.mux.Handler(r)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyOf(pattern)))
+		if err != nil {
+			write(w, tooLarge(pattern))
+			return
+		}
+		claim, err := c.proofs.Verify(r, body, c.s.rt.ClusterTime())
+		if err != nil {
+			forged(err)
+			return
+		}
+		if claim.To != c.self() {
+			forward.Refuse(w, 0)
+			return
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		r.RemoteAddr = claim.Peer
+		c.s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, claim)))
+	})
+}
+
+// redirect is what a handler reports of a request that another host has to answer.
+type redirect struct {
+	moved  bool   // the session is not here; nothing was done
+	sid    string // that session, where it is known
+	cut    bool   // the stream of events ended before its end
+	erased int    // sessions of the user, before it came to that one
+}
+
+type redirectKey struct{}
+
+func redirectOf(ctx context.Context) *redirect {
+	d, _ := ctx.Value(redirectKey{}).(*redirect)
+	return d
+}
+
+// goesElsewhere reports whether another host may answer what this one refuses.
+func (p *problem) goesElsewhere() bool {
+	return p.Reason == stile.ReasonElsewhere || p.Reason == stile.ReasonNoLease || p.Reason == reasonStopping
+}

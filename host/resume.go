@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/host/internal/forward"
+)
+
+// The answer of another host is passed to the client as it comes. When a stream of events breaks, a
+// proxy asks the host that runs the session by then for what follows the last whole event.
+
+// copied passes an answer on.
+func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if t.w.Begun() {
+		switch {
+		case resp.StatusCode == http.StatusNoContent:
+			return settled // all of it was seen
+		case resp.StatusCode != http.StatusOK || !events:
+			return cutOff
+		}
+	} else {
+		head := t.w.Adopt(resp.Header)
+		if n := resp.ContentLength; n >= 0 && !events {
+			head.Set("Content-Length", strconv.FormatInt(n, 10))
+		}
+		t.w.WriteHeader(resp.StatusCode)
+		if events && t.w.FlushError() != nil { // the first one may be long in coming
+			return settled
+		}
+	}
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if _, bad := t.w.Write(buf[:n]); bad != nil {
+				return settled // the client is gone
+			}
+			if events && t.w.FlushError() != nil {
+				return settled
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return settled
+		case t.r.Context().Err() != nil:
+			return settled
+		case errors.Is(context.Cause(ctx), errLeaving) && events:
+			t.stops()
+			return settled
+		case events:
+			t.c.client.Count(forward.Broken)
+			return cutOff
+		default:
+			t.c.client.Count(forward.Broken)
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// socket passes a WebSocket on. Its client comes back by itself when the other host goes.
+func (t *proxy) socket(out *http.Request, upgrade string) (o outcome) {
+	proof := out.Header.Clone()
+	p := &httputil.ReverseProxy{
+		Transport: t.c.client.Transport(), FlushInterval: -1, ErrorLog: zap.NewStdLog(t.c.s.log.Named("cluster")),
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL, pr.Out.Host, pr.Out.Header = out.URL, out.Host, proof
+			pr.Out.Header.Set("Connection", "Upgrade")
+			pr.Out.Header.Set("Upgrade", upgrade)
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.Header.Get(forward.Moved) != "" {
+				return forward.ErrGone
+			}
+			for name := range t.w.Header() {
+				if name != "Connection" && name != "Upgrade" {
+					resp.Header.Del(name)
+				}
+			}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { o = elsewhere },
+	}
+	p.ServeHTTP(t.w.ResponseWriter, out)
+	return o
+}
+
+// resume makes the request by which a stream goes on behind its last event. It reports false
+// when no host tells which run was begun.
+func (t *proxy) resume() bool {
+	r := t.r.Clone(t.r.Context())
+	if t.pattern == submitPattern && !t.resumed {
+		run, ok := t.submitted()
+		if !ok {
+			return false
+		}
+		q := url.Values{}
+		for _, name := range []string{"stream", "format"} {
+			if v := t.r.URL.Query().Get(name); v != "" {
+				q.Set(name, v)
+			}
+		}
+		r.Method, t.body = http.MethodGet, nil
+		r.URL = &url.URL{Path: t.r.URL.Path + "/" + strconv.FormatInt(run.Run, 10) + "/events", RawQuery: q.Encode()}
+		r.Header.Del("Content-Type")
+		r.Header.Set("Last-Event-ID", run.Position)
+	}
+	if last := t.w.LastID(); last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	t.r, t.resumed = r, true
+	return true
+}
+
+// submitted asks which run a submit has begun.
+func (t *proxy) submitted() (v runView, ok bool) {
+	r := t.r.Clone(t.r.Context())
+	r.URL = &url.URL{Path: t.r.URL.Path}
+	var answer forward.Recorder
+	again := &proxy{c: t.c, w: forward.NewResponse(&answer), r: r, body: t.body, next: t.next, pattern: submitPattern, sid: t.sid, asks: true, resumed: true}
+	if again.attempt(false) != settled || answer.Status != http.StatusAccepted {
+		return v, false
+	}
+	return v, json.Unmarshal(answer.Body.Bytes(), &v) == nil
+}
