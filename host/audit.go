@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/audit"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -358,7 +359,7 @@ func (s *Server) record(e AuditEntry) {
 	defer s.auditing.Unlock()
 	s.unrecorded = append(s.unrecorded, e)
 	if err := s.catchUp(); err != nil {
-		s.log.Error("the audit log cannot be written", zap.Error(bare(err)), zap.Any("entry", e))
+		s.log.Error("the audit log cannot be written", zap.Error(files.Cause(err)), zap.Any("entry", e))
 		s.unrecorded = s.unrecorded[max(0, len(s.unrecorded)-maxUnrecorded):] // the log of the host has them
 	}
 }

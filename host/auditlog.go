@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/audit"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -46,7 +47,7 @@ func (s *Server) auditRoutes() {
 			return len(out.Body.Entries) < in.Limit && ctx.Err() == nil
 		})
 		if err != nil {
-			return nil, &messages.Error{Code: messages.ErrAudit, Detail: "the audit log cannot be read", Cause: bare(err)}
+			return nil, &messages.Error{Code: messages.ErrAudit, Detail: "the audit log cannot be read", Cause: files.Cause(err)}
 		}
 		if more {
 			out.Body.Next = next.String()

@@ -3,7 +3,6 @@ package host
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -58,11 +58,7 @@ func readCertificate(cert, key string) (*tls.Certificate, error) {
 	for i, f := range []struct{ field, path string }{{"tls_cert", cert}, {"tls_key", key}} {
 		b, err := os.ReadFile(f.path)
 		if err != nil {
-			var pe *os.PathError
-			if errors.As(err, &pe) {
-				err = pe.Err
-			}
-			return nil, badCertificate(f.field, f.path, "cannot be read", err)
+			return nil, badCertificate(f.field, f.path, "cannot be read", files.Cause(err))
 		}
 		pem[i] = b
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/host/internal/page"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/webhook"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -195,7 +196,7 @@ func New(cfg Config) (_ *Server, err error) {
 	}
 	if cfg.Audit != nil {
 		if s.ledger, err = newLedger(cfg.Audit); err != nil {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "audit_log", Detail: "cannot be written", Cause: bare(err)}
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "audit_log", Detail: "cannot be written", Cause: files.Cause(err)}
 		}
 	}
 	s.leaving, s.leave = context.WithCancelCause(context.Background())

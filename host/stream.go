@@ -17,13 +17,16 @@ import (
 )
 
 func (s *Server) streamRoutes() {
-	type eventsIn struct {
-		ID      string `path:"id" maxLength:"128"`
+	type From struct {
 		After   string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
 		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
 		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
 		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
 		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
+	}
+	type eventsIn struct {
+		ID string `path:"id" maxLength:"128"`
+		From
 	}
 	op := stream(get("follow-session", "/v1/sessions/{id}/events", "Follow a session, from any update on", "events"), "text/event-stream", s.eventSchema())
 	route(s, op, func(ctx context.Context, in *eventsIn) (*huma.StreamResponse, error) {
@@ -38,13 +41,9 @@ func (s *Server) streamRoutes() {
 		return s.resume(ctx, ses, from.at, from.told(ses, in.Format, in.Stream))
 	})
 	type runEventsIn struct {
-		ID      string `path:"id" maxLength:"128"`
-		Run     int64  `path:"run" minimum:"1"`
-		After   string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
-		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
-		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
-		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
-		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
+		ID  string `path:"id" maxLength:"128"`
+		Run int64  `path:"run" minimum:"1"`
+		From
 	}
 	op = stream(get("follow-run", "/v1/sessions/{id}/runs/{run}/events", "Follow a run to its end, from any update on", "events"), "text/event-stream", s.eventSchema())
 	op.Responses["204"] = &huma.Response{Description: "All of the run was seen"}

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -31,12 +32,12 @@ func (m *meter) load() error {
 		return nil
 	}
 	if err != nil {
-		return wrong(bare(err))
+		return wrong(files.Cause(err))
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxUsageBytes))
 	if err != nil {
-		return wrong(bare(err))
+		return wrong(files.Cause(err))
 	}
 	all := map[string]spent{}
 	if err := json.Unmarshal(b, &all); err != nil {
@@ -52,17 +53,8 @@ func (m *meter) load() error {
 	return nil
 }
 
-// bare takes the path out of an error.
-func bare(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
-
 // save writes what was used today, in one step.
-func (m *meter) save() (err error) {
+func (m *meter) save() error {
 	all := map[string]spent{}
 	m.mu.Lock()
 	for tenant := range m.tenants {
@@ -75,18 +67,7 @@ func (m *meter) save() (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(m.file), "."+filepath.Base(m.file)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone when it was renamed
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), m.file)
+	return files.Replace(m.file, b)
 }
 
 // beat is how often a host that serves looks at itself: it keeps what its metrics say for the
@@ -101,7 +82,7 @@ func (s *Server) beats() (stop func()) {
 			return
 		}
 		if err := s.meter.save(); err != nil {
-			s.log.Error("the usage of tenants cannot be written", zap.Error(bare(err)))
+			s.log.Error("the usage of tenants cannot be written", zap.Error(files.Cause(err)))
 		}
 	}
 	s.rt.Metrics().Sample(s.meter.now())

@@ -66,18 +66,9 @@ func (a *app) chat(ctx context.Context, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
+	cfg, err := a.configFor(agent, opts)
 	if err != nil {
 		return err
-	}
-	if err := stile.Check(agent, cfg); err != nil {
-		return err // before anything is made
-	}
-	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err); err != nil {
-		return err
-	}
-	if cfg.InMemory = opts.memory; opts.memory {
-		a.auditLog = nil // nothing of a host is changed
 	}
 	t := &talk{app: a, agent: agent, opts: opts, lines: a.lineReader()}
 	a.ask = t.ask

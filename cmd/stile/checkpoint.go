@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -60,27 +60,16 @@ func (a *app) checkpoint(ctx context.Context, out string) error {
 }
 
 // replaced writes a file in one step: a crash leaves the old one or the new one.
-func replaced(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".checkpoint-*")
-	if err != nil {
+func replaced(path string, write func(io.Writer) error) error {
+	var failed error
+	err := files.ReplaceWith(path, func(w io.Writer) error {
+		failed = write(w)
+		return failed
+	})
+	if err != nil && failed == nil {
 		return unwritable(path, err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return unwritable(path, err)
-	}
-	return nil
+	return failed
 }
 
 // checkpoints writes a host's checkpoint into its directory at intervals, and logs what it is
@@ -89,14 +78,7 @@ func checkpoints(ctx context.Context, rt *stile.Runtime, dir string, every time.
 	if every <= 0 {
 		return
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	each(ctx, every, func() {
 		var sessions int64
 		var digest messages.Digest
 		err := replaced(filepath.Join(dir, checkpointFile), func(w io.Writer) (err error) {
@@ -109,7 +91,7 @@ func checkpoints(ctx context.Context, rt *stile.Runtime, dir string, every time.
 		case ctx.Err() == nil:
 			log.Error("there is no checkpoint", zap.Error(err))
 		}
-	}
+	})
 }
 
 // since verifies the sessions that a checkpoint has, retired ones too, and those that came

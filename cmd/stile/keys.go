@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -135,11 +136,7 @@ func freshKeys(cfg stile.Config, alg keyring.Alg) (*keyring.Ring, error) {
 }
 
 func unwritable(path string, err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be made", Cause: err}
+	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be made", Cause: files.Cause(err)}
 }
 
 func (a *app) keysRotateCommand() *cobra.Command {

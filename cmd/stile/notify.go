@@ -54,6 +54,20 @@ func (n *notifier) watch(ctx context.Context, every time.Duration, alive func(co
 	if n.addr == nil || every <= 0 {
 		return
 	}
+	each(ctx, every, func() {
+		look, cancel := context.WithTimeout(ctx, every)
+		err := alive(look)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("the host does not answer itself; the service manager is not told that it lives", zap.Error(err))
+			return
+		}
+		n.tell("WATCHDOG=1")
+	})
+}
+
+// each calls f at intervals, until ctx ends.
+func each(ctx context.Context, every time.Duration, f func()) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -61,14 +75,7 @@ func (n *notifier) watch(ctx context.Context, every time.Duration, alive func(co
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			f()
 		}
-		look, cancel := context.WithTimeout(ctx, every)
-		err := alive(look)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			n.log.Warn("the host does not answer itself; the service manager is not told that it lives", zap.Error(err))
-			continue
-		}
-		n.tell("WATCHDOG=1")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
@@ -163,15 +162,7 @@ func (p *printer) delta(d *messages.Delta) {
 func (p *printer) grow(text string) {
 	p.shown += int64(len(text))
 	text = p.cut + text
-	whole := len(text)
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRuneInString(tail) {
-				whole -= i
-			}
-			break
-		}
-	}
+	whole := wholeRunes(text)
 	p.cut = text[whole:]
 	p.print(p.hang(harmless(text[:whole])))
 }

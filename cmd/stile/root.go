@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -205,11 +206,7 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 
 // unreadable names the file as the user did, and not as the system does.
 func unreadable(path string, err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be read", Cause: err}
+	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be read", Cause: files.Cause(err)}
 }
 
 // writeJSON writes v as one line.

@@ -152,6 +152,22 @@ func flagError(flag, detail string) error {
 	return &messages.Error{Code: messages.ErrConfig, Field: flag, Detail: detail}
 }
 
+// configFor returns the configuration for runs of an agent, which it checks before anything is
+// made.
+func (a *app) configFor(agent *stile.Agent, opts runOptions) (cfg stile.Config, err error) {
+	if cfg, err = a.config(); err != nil {
+		return cfg, err
+	}
+	if err := stile.Check(agent, cfg); err != nil {
+		return cfg, err
+	}
+	if cfg.InMemory = opts.memory; opts.memory {
+		a.auditLog = nil // nothing of a host is changed
+	}
+	cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err)
+	return cfg, err
+}
+
 func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	agent, rest, err := opts.agent(args)
 	if err != nil {
@@ -173,18 +189,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
+	cfg, err := a.configFor(agent, opts)
 	if err != nil {
 		return err
-	}
-	if err := stile.Check(agent, cfg); err != nil {
-		return err // before anything is made
-	}
-	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err); err != nil {
-		return err
-	}
-	if cfg.InMemory = opts.memory; opts.memory {
-		a.auditLog = nil // nothing of a host is changed
 	}
 	if opts.session == "" {
 		if opts.session, err = newSession(agent.Manifest.Name); err != nil {

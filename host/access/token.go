@@ -22,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -142,11 +143,7 @@ func (t *Tokens) placed(err error) error {
 	if errors.As(err, &e) {
 		return messages.InFile(e, filepath.Base(t.path))
 	}
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(t.path), Detail: "the tokens cannot be read", Cause: err}
+	return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(t.path), Detail: "the tokens cannot be read", Cause: files.Cause(err)}
 }
 
 func readTokens(path string) (f file, info fs.FileInfo, err error) {
@@ -547,7 +544,7 @@ func (t *Tokens) change(do func(*file) error) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return t.placed(err)
 	}
-	unlock, err := lock(t.path + ".lock")
+	unlock, err := files.Lock(t.path + ".lock")
 	if err != nil {
 		return t.placed(err)
 	}
@@ -569,31 +566,7 @@ func (t *Tokens) change(do func(*file) error) (err error) {
 	if err != nil {
 		return t.placed(err)
 	}
-	return t.placed(replace(t.path, append(bytes.TrimSpace(b), '\n')))
-}
-
-// replace puts a file in place, durably and in one step, for its owner's eyes alone.
-func replace(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone when it was renamed
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return t.placed(files.Replace(t.path, append(bytes.TrimSpace(b), '\n')))
 }
 
 // reasonOf is the reason in an error, or "".

@@ -37,6 +37,11 @@ func Create(path string, b []byte) error { return write(path, b, os.Link) }
 // crash leaves one or the other.
 func Replace(path string, b []byte) error { return write(path, b, os.Rename) }
 
+// ReplaceWith is Replace for content that fill writes. The error is fill's, or the file system's.
+func ReplaceWith(path string, fill func(io.Writer) error) error {
+	return place(path, os.Rename, func(f *os.File) error { return fill(f) })
+}
+
 func write(path string, b []byte, put func(from, to string) error) error {
 	err := place(path, put, func(f *os.File) error {
 		_, err := f.Write(b)

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -253,7 +254,7 @@ func TestNeighbours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := newest(dir)
+	want, err := sqlstore.NewestMigration(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

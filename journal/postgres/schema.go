@@ -13,6 +13,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
@@ -32,7 +33,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return s.failure(err, "reading the migrations")
 	}
-	want, err := newest(dir)
+	want, err := sqlstore.NewestMigration(dir)
 	if err != nil {
 		return s.failure(err, "reading the migrations")
 	}
@@ -80,20 +81,6 @@ func (s *Store) oldest(ctx context.Context, c *pgx.Conn, known int64) (oldest in
 	err = c.QueryRow(ctx, "SELECT max(coalesce(f.oldest, m.version_id)) FROM "+formatTable+` m
 		LEFT JOIN formats f ON f.format = m.version_id WHERE m.is_applied AND m.version_id > $1`, known).Scan(&oldest)
 	return oldest, err
-}
-
-// newest is the highest version among the migrations.
-func newest(dir fs.FS) (int64, error) {
-	var top int64
-	entries, err := fs.ReadDir(dir, ".")
-	for _, e := range entries {
-		v, err := goose.NumericComponent(e.Name())
-		if err != nil {
-			return 0, err
-		}
-		top = max(top, v)
-	}
-	return top, err
 }
 
 // format returns the schema's version: 0 for a missing or empty schema. A schema with other

@@ -13,6 +13,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
@@ -84,7 +85,7 @@ func migrate(dsn string) error {
 	if err != nil {
 		return failure(err, "reading the migrations")
 	}
-	want, err := newest(dir)
+	want, err := sqlstore.NewestMigration(dir)
 	if err != nil {
 		return failure(err, "reading the migrations")
 	}
@@ -145,7 +146,7 @@ func known(dsn string) error {
 	if err != nil {
 		return failure(err, "reading the migrations")
 	}
-	want, err := newest(dir)
+	want, err := sqlstore.NewestMigration(dir)
 	if err != nil {
 		return failure(err, "reading the migrations")
 	}
@@ -157,20 +158,6 @@ func known(dsn string) error {
 		err = journal.Fail(journal.ReasonFormat, errOlder, "the file has format %d; this version reads %d", have, want)
 	}
 	return err
-}
-
-// newest is the highest version among the migrations.
-func newest(dir fs.FS) (int64, error) {
-	var top int64
-	entries, err := fs.ReadDir(dir, ".")
-	for _, e := range entries {
-		v, err := goose.NumericComponent(e.Name())
-		if err != nil {
-			return 0, err
-		}
-		top = max(top, v)
-	}
-	return top, err
 }
 
 // format returns the file's version, 0 for a file without one. It reads the table itself
