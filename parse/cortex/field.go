@@ -344,3 +344,52 @@ func seconds(v []byte) (time.Duration, bool) {
 	}
 	return max(time.Duration(math.Round(f*float64(time.Second))), 1), true
 }
+
+// set keeps a member of a template as that of an action.
+func (f *fields) set(name string, v []byte) {
+	switch name {
+	case "name":
+		f.name = v
+	case "output_key":
+		f.outputKey = v
+	case "on_error":
+		f.onError = v
+	case "skip_on_error":
+		f.skipOnError = v
+	case "retry":
+		f.retry = v
+	case "retry_count":
+		f.retryCount = v
+	case "timeout":
+		f.timeout = v
+	case "show":
+		f.show = v
+	case "stream":
+		f.stream = v
+	case "group":
+		f.group = v
+	case "rollback":
+		f.rollback = v
+	}
+}
+
+// has reports whether there is a member, by either of its words.
+func (f *fields) has(name string) bool {
+	switch name {
+	case "output_key":
+		return f.outputKey != nil
+	case "on_error", "skip_on_error":
+		return f.onError != nil || f.skipOnError != nil
+	case "retry", "retry_count":
+		return f.retry != nil || f.retryCount != nil
+	case "timeout":
+		return f.timeout != nil
+	case "show":
+		return f.show != nil
+	case "stream":
+		return f.stream != nil
+	case "group":
+		return f.group != nil
+	}
+	return false
+}
