@@ -3,6 +3,7 @@
 package cortex
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -38,14 +39,18 @@ func TestAllocations(t *testing.T) {
 func TestUnusedExtensionsAllocate(t *testing.T) {
 	const own, ownBytes = 4, 1024
 	place := int(unsafe.Sizeof(messages.Block{}))
+	// The process allocates beside the decoder, and that only adds: the least of some tries counts.
 	count := func(l load, set Extensions) (allocs, size int) {
-		const runs = 10
-		var before, after runtime.MemStats
-		l.read(Dialect{Extensions: set})
-		runtime.ReadMemStats(&before)
-		n := testing.AllocsPerRun(runs-1, func() { l.read(Dialect{Extensions: set}) }) // and once before
-		runtime.ReadMemStats(&after)
-		return int(n), int(after.TotalAlloc-before.TotalAlloc) / runs
+		const runs, tries = 10, 5
+		allocs, size = math.MaxInt, math.MaxInt
+		for range tries {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			n := testing.AllocsPerRun(runs-1, func() { l.read(Dialect{Extensions: set}) }) // and once before
+			runtime.ReadMemStats(&after)
+			allocs, size = min(allocs, int(n)), min(size, int(after.TotalAlloc-before.TotalAlloc)/runs)
+		}
+		return allocs, size
 	}
 	for _, l := range loads(1 << 17) {
 		off, offBytes := count(l, 0)
