@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -54,12 +53,7 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 }
 
 // journalIn is ERR_CONFIG where a directory has no journal.
-func journalIn(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
-		return &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
-	}
-	return nil
-}
+func journalIn(dir string) error { return files.Find(dir, JournalFile, "journal") }
 
 // NewArchive reads a journal that is open already, such as a shared one. It stays
 // the caller's to close.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -20,12 +22,12 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DEST",
 		Short: "Copy a data directory, also of a running host",
-		Long: `Copies journal, keys, tokens, usage and audit log into the new folder DEST: the journal as it is at
-one moment, also while a host works on it, without what was erased. Every session of
-the copy is verified; one that does not verify is copied as it is and named, and the exit
-status is 4. The copy holds the key file: keep it
-as you keep that. An audit log outside of the directory is not in it. A shared journal is backed up with the tools of its database. The
-directory is that of the settings of stile serve, unless --dir names one.
+		Long: `Copies journal, keys, tokens, usage and audit log into the new folder DEST: the journal as
+it is at one moment, also while a host works on it, without what was erased. Every session
+of the copy is verified; one that does not verify is copied as it is and named, and the
+exit status is 4. The copy holds the key file: keep it as you keep that. An audit log
+outside of the directory is not in it. A shared journal is backed up with the tools of its
+database. The directory is that of the settings of stile serve, unless --dir names one.
 
 With --since the backup is an increment: it has what is new since another backup, whole or an
 increment itself, whose folder must be beside DEST. Keep these folders together: stile restore
@@ -112,7 +114,8 @@ func (a *app) signingRing(s *settings) (*keyring.Ring, error) {
 		a.passphraseFile = s.PassphraseFile
 	}
 	why := "there is no key file"
-	if _, err := os.Lstat(a.keyPath()); err == nil {
+	switch _, err := os.Lstat(a.keyPath()); {
+	case err == nil:
 		ring, err := a.ring()
 		var e *messages.Error
 		switch {
@@ -125,6 +128,8 @@ func (a *app) signingRing(s *settings) (*keyring.Ring, error) {
 		default:
 			return nil, err
 		}
+	case !errors.Is(err, fs.ErrNotExist):
+		why = "the key file cannot be looked for: " + files.Cause(err).Error()
 	}
 	_, err := fmt.Fprintf(a.err, "stile: not signed: %s\n", why)
 	return nil, err

@@ -49,6 +49,8 @@ func TestMistakes(t *testing.T) {
 		want []string // on stderr, in order
 	}{
 		"unknown command":            {[]string{"sail"}, "", []string{`unknown command "sail"`, "stile --help"}},
+		"command of sessions":        {[]string{"export", "x"}, "", []string{`unknown command "export"`, "sessions"}},
+		"command of others":          {[]string{"init"}, "", []string{`unknown command "init"`, "tour"}},
 		"unknown subcommand":         {[]string{"keys", "sail"}, "", []string{`unknown command "sail"`, "stile keys --help"}},
 		"unknown flag":               {[]string{"verify", "--deep"}, "", []string{"unknown flag: --deep", "stile verify --help"}},
 		"no manifest named":          {[]string{"run"}, "", []string{"arg(s)", "stile run --help"}},
@@ -957,6 +959,12 @@ func TestForgedBackups(t *testing.T) {
 	}
 	a := stileDo(t, "backup", filepath.Join(dir, "unsigned"), "--dir", data)
 	if a.status != int(exitOK) || !strings.Contains(a.err, "not signed: there is no key file") {
+		t.Errorf("status %d: %s", a.status, a.err)
+	}
+
+	// Keys that cannot be looked for are not called missing.
+	a = stileDo(t, "backup", filepath.Join(dir, "none"), "--dir", filepath.Join(data, stile.JournalFile))
+	if a.status != int(exitUsage) || !strings.Contains(a.err, "not signed: the key file cannot be looked for: not a directory") {
 		t.Errorf("status %d: %s", a.status, a.err)
 	}
 }

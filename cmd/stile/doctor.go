@@ -43,8 +43,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		each                         time.Duration
 	)
 	cmd := &cobra.Command{
-		Use:   "doctor [--probe] [MANIFEST...]",
-		Short: "Check machine and configuration",
+		Use:        "doctor [--probe] [MANIFEST...]",
+		SuggestFor: []string{"check", "lint", "validate"},
+		Short:      "Check machine and configuration",
 		Long: `Checks what stile serve would use: the settings, the agents and the keys of their
 providers, the data directory and its files' modes, how long the disk takes to sync, the
 journal, who may ask, the certificate, the address, the sandbox of the kernel, the set-up, the clock and the limit of

@@ -14,8 +14,10 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sessions",
-		Short: "List, show, export and add up the sessions of a journal; describe, follow, cancel and delete those of a host",
+		Use: "sessions",
+		// Commands of it that are looked for one level up.
+		SuggestFor: []string{"export", "show", "list", "tail", "cancel", "delete", "cost", "prompt", "diff"},
+		Short:      "List, show, export and add up the sessions of a journal; describe, follow, cancel and delete those of a host",
 		Example: `  stile sessions list
   stile sessions show ledger
   stile sessions export ledger > ledger.jsonl`,

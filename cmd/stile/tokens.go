@@ -163,8 +163,9 @@ func (a *app) tokensCommand() *cobra.Command {
 		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
 shown once, when it is made; what is kept in the data directory does not give it away.
 A running host takes changes up at once. The directory is that of the settings of stile
-serve, unless --dir names one; hosts of a cluster keep tokens in the database of their journal; with --host a running host is asked instead, for tokens of
-the tenant of the admin whose token is shown. The scopes:
+serve, unless --dir names one; hosts of a cluster keep tokens in the database of their
+journal; with --host a running host is asked instead, for tokens of the tenant of the
+admin whose token is shown. The scopes:
   read      agents, sessions, their events and exports
   submit    begin and fork sessions, submit, cancel
   approve   answer for calls that wait

@@ -124,6 +124,7 @@ func (a *app) tourCommand() *cobra.Command {
 	var examples string
 	cmd := &cobra.Command{
 		Use:         "tour",
+		SuggestFor:  []string{"init", "new", "demo", "examples"},
 		Annotations: map[string]string{ownDir: "yes"},
 		Short:       "Run the examples: a chat, a ledger, and a gallery of misbehaviour",
 		Long: `Runs the examples on the scripted model, without a network, and shows turns,

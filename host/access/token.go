@@ -143,7 +143,7 @@ func (t *Tokens) placed(err error) error {
 	if errors.As(err, &e) {
 		return messages.InFile(e, filepath.Base(t.path))
 	}
-	return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(t.path), Detail: "the tokens cannot be read", Cause: files.Cause(err)}
+	return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(t.path), Detail: "the tokens cannot be read or written", Cause: files.Cause(err)}
 }
 
 func readTokens(path string) (f file, info fs.FileInfo, err error) {

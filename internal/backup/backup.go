@@ -187,8 +187,8 @@ func beside(a, b string) bool {
 // make makes the folder of a backup. journaled copies the journal at path to a file, and counts and
 // verifies what is in it.
 func (b *Backup) make(dir, dest string, by proof.Signer, names []string, journalAs string, base *member, journaled func(path, file string) error) (_ Backup, err error) {
-	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
-		return *b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
+	if err := files.Find(dir, JournalFile, "journal"); err != nil {
+		return *b, err
 	}
 	if err := os.Mkdir(dest, 0o700); err != nil {
 		return *b, &messages.Error{Code: messages.ErrConfig, Field: "dest", File: dest, Detail: "the folder of the backup cannot be made", Cause: files.Cause(err)}

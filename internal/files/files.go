@@ -5,6 +5,7 @@ package files
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,20 @@ func Cause(err error) error {
 		return pe.Err
 	}
 	return err
+}
+
+// Find looks for a file of a directory, which is called what. Where it is missing, or cannot be
+// looked for, that is ERR_CONFIG.
+func Find(dir, name, what string) error {
+	_, err := os.Stat(filepath.Join(dir, name))
+	if err == nil {
+		return nil
+	}
+	detail := "there is no " + what + " in this directory"
+	if !errors.Is(err, fs.ErrNotExist) {
+		detail = "the " + what + " in this directory cannot be looked for"
+	}
+	return &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: detail, Cause: Cause(err)}
 }
 
 // MakeDir creates a data directory with mode 0700. Errors are ERR_CONFIG.

@@ -84,3 +84,27 @@ func TestLockWithin(t *testing.T) {
 	}
 	unlock()
 }
+
+// A file that is not there is told from one that cannot be looked for.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Find(dir, "a", "journal"); err != nil {
+		t.Error(err)
+	}
+	for in, want := range map[string]string{
+		dir:                         "there is no journal in this directory: no such file or directory",
+		filepath.Join(dir, "none"):  "there is no journal in this directory: no such file or directory",
+		file:                        "the journal in this directory cannot be looked for: not a directory",
+		filepath.Join(file, "deep"): "the journal in this directory cannot be looked for: not a directory",
+	} {
+		err := files.Find(in, "b", "journal")
+		var e *messages.Error
+		if !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Field != "dir" || e.File != in || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+}

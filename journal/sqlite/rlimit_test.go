@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -70,4 +71,47 @@ func TestFileSizeLimit(t *testing.T) {
 		t.Fatalf("%d records of %d acknowledged, %v", h.Seq, acked, err)
 	}
 	specimen.Must(t, s, specimen.Start(t, "local:local:b", 2).Notes(100))
+}
+
+// Where not even the file that SQLite puts beside a journal can grow, as on a full disk, the
+// error says so, and with room again the journal is what it was.
+func TestOpenWithoutRoom(t *testing.T) {
+	path := os.Getenv(limitEnv)
+	if path == "" {
+		path = filepath.Join(t.TempDir(), FileName)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self, "-test.run=^TestOpenWithoutRoom$", "-test.v")
+		cmd.Env = append(os.Environ(), limitEnv+"="+path)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	s := open(t, Options{Path: path})
+	specimen.Must(t, s, specimen.Start(t, "local:local:a", 1).Notes(3))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4 << 10, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(Options{Path: path})
+	if e := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); e != nil {
+		t.Fatal(e)
+	}
+	wantReason(t, err, journal.ReasonIO)
+	if !strings.Contains(err.Error(), FileName+"-shm, cannot grow; the disk may be full") {
+		t.Errorf("%v", err)
+	}
+	s = open(t, Options{Path: path})
+	if h, err := s.Head(ctx, "local:local:a"); err != nil || h.Seq != 3 {
+		t.Errorf("%d records, %v", h.Seq, err)
+	}
 }

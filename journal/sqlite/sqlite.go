@@ -161,7 +161,7 @@ func place(path string) (string, error) {
 		return path, nil
 	}
 	if err != nil {
-		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal file cannot be made")
+		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal file cannot be made or found")
 	}
 	return path, f.Close()
 }
@@ -248,6 +248,7 @@ func failure(err error, what string) error {
 	reason := journal.ReasonIO
 	var e *sqlite.Error
 	if errors.As(err, &e) {
+		what += grown(e.Code())
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 			reason = journal.ReasonBusy
@@ -270,6 +271,7 @@ func readFailure(err error, what string) error {
 	reason := journal.ReasonCorrupt
 	var e *sqlite.Error
 	if errors.As(err, &e) {
+		what += grown(e.Code())
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 			reason = journal.ReasonBusy
@@ -278,6 +280,15 @@ func readFailure(err error, what string) error {
 		}
 	}
 	return journal.Fail(reason, err, "%s", what)
+}
+
+// grown says which file could not grow where SQLite's text is an I/O error like any other: on
+// a full disk it is this one that fails first when a journal is opened.
+func grown(code int) string {
+	if code == sqlite3.SQLITE_IOERR_SHMSIZE {
+		return ": the file beside it, " + FileName + "-shm, cannot grow; the disk may be full"
+	}
+	return ""
 }
 
 func errClosed() error { return journal.Fail(journal.ReasonClosed, nil, "the store is closed") }
