@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -15,7 +16,7 @@ import (
 )
 
 // The door for hosts is a listener of its own. A request there must prove that a host of the cluster
-// sent it, has its client's token, and then goes the way of every request; it is not forwarded again.
+// sent it, before any of its body is read; it has its client's token, and then goes the way of every request; it is not forwarded again.
 
 // listen serves the hosts' door until the function that comes back is called.
 func (c *cluster) listen() (stop func(context.Context)) {
@@ -55,11 +56,12 @@ func (c *cluster) door() http.Handler {
 		forged := func(err error) {
 			c.s.rt.Metrics().Cluster(eventForged)
 			c.s.log.Warn("a request at the door for hosts is refused", zap.String("peer", r.RemoteAddr), zap.Error(err))
+			w.Header().Set("Connection", "close") // nothing more is read of it
 			write(w, refusal(http.StatusForbidden, messages.ErrDenied, forward.Proof, err.Error()))
 		}
-		if r.Header.Get(forward.Proof) == "" { // its body is not read
-			w.Header().Set("Connection", "close")
-			forged(forward.ErrForged)
+		claim, err := c.proofs.Verify(r, c.s.rt.ClusterTime())
+		if err != nil {
+			forged(err)
 			return
 		}
 		if !isSocket(r) { // its answer comes at once
@@ -67,13 +69,12 @@ func (c *cluster) door() http.Handler {
 		}
 		_, pattern := c.s.mux.Handler(r)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyOf(pattern)))
-		if err != nil {
-			write(w, tooLarge(pattern))
-			return
-		}
-		claim, err := c.proofs.Verify(r, body, c.s.rt.ClusterTime())
-		if err != nil {
+		switch {
+		case errors.Is(err, forward.ErrForged):
 			forged(err)
+			return
+		case err != nil:
+			write(w, tooLarge(pattern))
 			return
 		}
 		if claim.To != c.self() {

@@ -1,14 +1,25 @@
 package cluster
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/journal/postgres"
 )
 
@@ -61,7 +72,7 @@ func TestCluster(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		test func(*testing.T, *world)
-	}{{"keys", keys}, {"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"protocol", protocol}, {"erased", erased}, {"slow", slow}, {"forged", forged}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
+	}{{"keys", keys}, {"any host", anyHost}, {"other doors", otherDoors}, {"approvals", approvals}, {"lists", lists}, {"responses", responses}, {"sockets", sockets}, {"protocol", protocol}, {"erased", erased}, {"slow", slow}, {"forged", forged}, {"second hop", secondHop}, {"frozen", frozen}, {"killed", killed}, {"stopped", stopped}} {
 		t.Run(one.name, func(t *testing.T) {
 			of := *w
 			of.t = t
@@ -71,7 +82,7 @@ func TestCluster(t *testing.T) {
 			return
 		}
 	}
-	w.verified(23)
+	w.verified(25)
 	for _, host := range []string{"a", "b", "c"} {
 		w.holdsNo(w.privateHalves(host)...)
 	}
@@ -96,6 +107,77 @@ func forged(t *testing.T, w *world) {
 			t.Errorf("the proof %q is answered with %s", proof, resp.Status)
 		}
 	}
+}
+
+// proof is what shows that a request comes from a host: written here a second time, because hosts of
+// two versions have to agree on it.
+func proof(r *http.Request, body, to string) string {
+	sum := sha256.Sum256([]byte(body))
+	v := url.Values{
+		"from": {"test"}, "to": {to}, "peer": {"127.0.0.1:1"}, "for": {""}, "at": {strconv.FormatInt(time.Now().UnixMilli(), 10)},
+		"nonce": {uuid.NewString()}, "names": {"Content-Type"}, "length": {strconv.Itoa(len(body))}, "body": {hex.EncodeToString(sum[:])},
+	}
+	m := hmac.New(sha256.New, secret)
+	for _, s := range []string{
+		"stile forward 2", r.Method, r.URL.Host, r.URL.RequestURI(), v.Get("length"), v.Get("body"), v.Get("from"), to, v.Get("peer"), "", v.Get("at"), v.Get("nonce"),
+		"Content-Type", "1", r.Header.Get("Content-Type"),
+	} {
+		_ = binary.Write(m, binary.BigEndian, uint64(len(s)))
+		m.Write([]byte(s))
+	}
+	v.Set("code", hex.EncodeToString(m.Sum(nil)))
+	return v.Encode()
+}
+
+// A request that was forwarded is not forwarded again, although it is proved: a host that does not run
+// the session says so, and does nothing.
+func secondHop(t *testing.T, w *world) {
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	table, err := store.Hosts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	hosts, err := table.Hosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"nan"}`, http.StatusCreated)
+	submit := func(host string) *http.Response {
+		t.Helper()
+		at := slices.IndexFunc(hosts, func(h lease.Host) bool { return h.Live() && h.Address == w.hosts[host].private })
+		if at < 0 {
+			t.Fatalf("%s is none of %v", host, hosts)
+		}
+		const body = `{"input":"one"}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.hosts[host].private+"/v1/sessions/nan/runs", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Stile-Forwarded", proof(r, body, hosts[at].ID.String()))
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	if got := submit("b"); got.StatusCode != http.StatusMisdirectedRequest || got.Header.Get("Stile-Moved") != "1" {
+		t.Errorf("a second hop is answered with %s, %v", got.Status, got.Header)
+	}
+	if v := w.ask("c", http.MethodGet, "/v1/sessions/nan/runs", "", http.StatusOK); len(v["runs"].([]any)) != 0 {
+		t.Errorf("a second hop has begun %v", v)
+	}
+	if got := submit("a"); got.StatusCode != http.StatusAccepted { // else the proof is wrong, and nothing was shown
+		t.Errorf("the owner answers with %s", got.Status)
+	}
+	w.speaks("a", "once")
+	w.ask("c", http.MethodGet, "/v1/sessions/nan/runs/1?wait=1m", "", http.StatusOK)
 }
 
 // Any host answers for a session that another one runs: submits, streams, waits, cancels.
@@ -123,7 +205,8 @@ func anyHost(t *testing.T, w *world) {
 			t.Errorf("%q", got)
 		}
 	}
-	if v := w.ask("b", http.MethodGet, "/v1/sessions/ada/runs/1?wait=1m", "", http.StatusOK); v["decision"] != "DONE" {
+	// The client does not name itself.
+	if v := w.ask("b", http.MethodGet, "/v1/sessions/ada/runs/1?wait=1m", "", http.StatusOK, "User-Agent", ""); v["decision"] != "DONE" {
 		t.Errorf("%v", v)
 	}
 
@@ -189,7 +272,15 @@ func killed(t *testing.T, w *world) {
 	begun := w.raw("a", http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, protocol...)
 	protocol = append(protocol, "Mcp-Session-Id", begun.head.Get("Mcp-Session-Id"))
 	w.ask("b", http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK, protocol...)
+	// A session that is begun again under its key, at another host, is the same one.
+	key := []string{"Idempotency-Key", "begun-once"}
+	first := w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker"}`, http.StatusCreated, key...)
 	w.hosts["a"].kill()
+	for _, host := range []string{"b", "c"} {
+		if v := w.ask(host, http.MethodPost, "/v1/sessions", `{"agent":"talker"}`, http.StatusCreated, key...); v["id"] != first["id"] {
+			t.Errorf("%s begins %v again as %v", host, first["id"], v["id"])
+		}
+	}
 	r = w.reply()
 	if r.host == "a" {
 		t.Fatal("a dead host asks")

@@ -127,10 +127,14 @@ func (c *Client) Request(ctx context.Context, r *http.Request, body []byte, to s
 	if len(body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	if out.Header["User-Agent"] == nil {
-		out.Header["User-Agent"] = []string{""} // else the library names itself
+	named := out.Header.Get("User-Agent") != ""
+	if !named {
+		delete(out.Header, "User-Agent") // no empty one is sent, so the proof must not cover it
 	}
 	Sign(c.Secret, out, body, Claim{From: c.Self(), To: to.ID, Peer: r.RemoteAddr, For: wants, At: c.Now()})
+	if !named {
+		out.Header["User-Agent"] = []string{""} // else the library names itself
+	}
 	return out
 }
 

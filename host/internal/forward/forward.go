@@ -1,10 +1,11 @@
 // Package forward is how a host of a cluster has another one answer a request: a Client sends it, with
 // a proof that a Verifier checks, and a Response passes on what came of one or several attempts.
 //
-// The proof is a code over all of the request, made with a secret that the hosts share.
+// The proof is a code over the head of the request and the digest of its body, made with a secret that
+// the hosts share. It is checked before any of the body is read.
 //
 // Invariants:
-//   - the code covers method, path, query, host, body, every header that is passed on, who
+//   - the code covers method, path, query, host, the length and digest of the body, every header that is passed on, who
 //     forwards, who shall answer, and when; a header that it does not cover is dropped;
 //   - a proof is good for one host, in one life of it, for a short time and once;
 //   - a request ends when the host that answers it loses its lease;
@@ -19,6 +20,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -75,12 +78,13 @@ func Sign(secret []byte, r *http.Request, body []byte, c Claim) {
 	r.Header.Del(Proof)
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // it does not fail
-	names := covered(r.Header)
+	names, sum := covered(r.Header), sha256.Sum256(body)
 	v := url.Values{
+		"length": {strconv.Itoa(len(body))}, "body": {hex.EncodeToString(sum[:])},
 		"from": {c.From}, "to": {c.To}, "peer": {c.Peer}, "for": {c.For}, "at": {strconv.FormatInt(c.At.UnixMilli(), 10)},
 		"nonce": {hex.EncodeToString(nonce[:])}, "names": {strings.Join(names, ",")},
 	}
-	v.Set("code", hex.EncodeToString(code(secret, r, body, v)))
+	v.Set("code", hex.EncodeToString(code(secret, r, v)))
 	r.Header.Set(Proof, v.Encode())
 }
 
@@ -96,7 +100,7 @@ func covered(h http.Header) (names []string) {
 }
 
 // code is the code of a request, over parts that each say how long they are.
-func code(secret []byte, r *http.Request, body []byte, v url.Values) []byte {
+func code(secret []byte, r *http.Request, v url.Values) []byte {
 	m := hmac.New(sha256.New, secret)
 	put := func(s string) {
 		var n [8]byte
@@ -104,8 +108,7 @@ func code(secret []byte, r *http.Request, body []byte, v url.Values) []byte {
 		m.Write(n[:])
 		m.Write([]byte(s))
 	}
-	sum := sha256.Sum256(body)
-	for _, s := range []string{"stile forward 1", r.Method, r.Host, r.URL.RequestURI(), string(sum[:]), v.Get("from"), v.Get("to"), v.Get("peer"), v.Get("for"), v.Get("at"), v.Get("nonce"), v.Get("names")} {
+	for _, s := range []string{"stile forward 2", r.Method, r.Host, r.URL.RequestURI(), v.Get("length"), v.Get("body"), v.Get("from"), v.Get("to"), v.Get("peer"), v.Get("for"), v.Get("at"), v.Get("nonce"), v.Get("names")} {
 		put(s)
 	}
 	for name := range strings.SplitSeq(v.Get("names"), ",") {
@@ -134,9 +137,10 @@ type Verifier struct {
 	now, last map[string]struct{} // nonces that were shown, of this window and the one before
 }
 
-// Verify checks the proof of a request with that body, at a time by the clock that the hosts
-// share. It takes out of its head what the proof does not cover, and the proof.
-func (f *Verifier) Verify(r *http.Request, body []byte, now time.Time) (Claim, error) {
+// Verify checks the proof of a request, at a time by the clock that the hosts share, and reads nothing
+// of its body. It takes out of the head what the proof does not cover, and the proof. Then r.Body is a
+// reader that ends with ErrForged, in place of io.EOF, if the body is not the one that was proved.
+func (f *Verifier) Verify(r *http.Request, now time.Time) (Claim, error) {
 	text := r.Header[Proof]
 	if len(text) != 1 || len(text[0]) > maxProof {
 		return Claim{}, ErrForged
@@ -146,11 +150,15 @@ func (f *Verifier) Verify(r *http.Request, body []byte, now time.Time) (Claim, e
 		return Claim{}, ErrForged
 	}
 	got, err := hex.DecodeString(v.Get("code"))
-	if err != nil || subtle.ConstantTimeCompare(got, code(f.Secret, r, body, v)) != 1 {
+	if err != nil || subtle.ConstantTimeCompare(got, code(f.Secret, r, v)) != 1 {
 		return Claim{}, ErrForged
 	}
 	ms, err := strconv.ParseInt(v.Get("at"), 10, 64)
 	if err != nil {
+		return Claim{}, ErrForged
+	}
+	digest, err := hex.DecodeString(v.Get("body"))
+	if err != nil || v.Get("length") != strconv.FormatInt(r.ContentLength, 10) { // -1 when it is not said
 		return Claim{}, ErrForged
 	}
 	c := Claim{From: v.Get("from"), To: v.Get("to"), Peer: v.Get("peer"), For: v.Get("for"), At: time.UnixMilli(ms)}
@@ -166,7 +174,25 @@ func (f *Verifier) Verify(r *http.Request, body []byte, now time.Time) (Claim, e
 			delete(r.Header, name)
 		}
 	}
+	r.Body = &proved{ReadCloser: r.Body, sum: sha256.New(), want: digest}
 	return c, nil
+}
+
+// proved is a body whose digest is known before it is read.
+type proved struct {
+	io.ReadCloser
+	sum  hash.Hash
+	want []byte
+}
+
+// Read implements io.Reader.
+func (b *proved) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.sum.Write(p[:n])
+	if errors.Is(err, io.EOF) && subtle.ConstantTimeCompare(b.sum.Sum(nil), b.want) != 1 {
+		err = ErrForged
+	}
+	return n, err
 }
 
 // fresh notes a nonce, and reports whether it is new. A proof is good for Window before and

@@ -2,10 +2,12 @@ package forward
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -33,9 +35,12 @@ func TestProof(t *testing.T) {
 	v := &Verifier{Secret: secret}
 	r := signed(t, "body")
 	r.Header.Set("X-Other", "added on the way")
-	c, err := v.Verify(r, []byte("body"), noon.Add(Window))
+	c, err := v.Verify(r, noon.Add(Window))
 	if err != nil || c != (Claim{From: "f", To: "t", Peer: "10.0.0.9:1", For: "c", At: c.At}) || !c.At.Equal(noon) {
 		t.Fatalf("%+v, %v", c, err)
+	}
+	if b, err := io.ReadAll(r.Body); string(b) != "body" || err != nil {
+		t.Errorf("the body is %q, %v", b, err)
 	}
 	if r.Header.Get("X-Other") != "" || r.Header.Get(Proof) != "" || r.Header.Get("Authorization") != "Bearer x" {
 		t.Errorf("the head is %v", r.Header)
@@ -43,7 +48,6 @@ func TestProof(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*http.Request)
-		body   string
 		at     time.Time
 		want   error
 	}{
@@ -51,7 +55,15 @@ func TestProof(t *testing.T) {
 		{name: "another path", change: func(r *http.Request) { r.URL.Path = "/v1/sessions/b/runs" }, want: ErrForged},
 		{name: "another query", change: func(r *http.Request) { r.URL.RawQuery = "stream=none" }, want: ErrForged},
 		{name: "another host", change: func(r *http.Request) { r.Host = "other.example" }, want: ErrForged},
-		{name: "another body", body: "b0dy", want: ErrForged},
+		{name: "a longer body", change: func(r *http.Request) { r.ContentLength = 5 }, want: ErrForged},
+		{name: "a body of no length", change: func(r *http.Request) { r.ContentLength = -1 }, want: ErrForged},
+		{name: "another length in the proof", change: func(r *http.Request) {
+			r.ContentLength = 5
+			r.Header.Set(Proof, strings.Replace(r.Header.Get(Proof), "length=4", "length=5", 1))
+		}, want: ErrForged},
+		{name: "another digest in the proof", change: func(r *http.Request) {
+			r.Header.Set(Proof, strings.Replace(r.Header.Get(Proof), "body=", "body=00", 1))
+		}, want: ErrForged},
 		{name: "another token", change: func(r *http.Request) { r.Header.Set("Authorization", "Bearer y") }, want: ErrForged},
 		{name: "a second token", change: func(r *http.Request) { r.Header.Add("Authorization", "Bearer y") }, want: ErrForged},
 		{name: "without a header", change: func(r *http.Request) { r.Header.Del("Traceparent") }, want: ErrForged},
@@ -69,23 +81,49 @@ func TestProof(t *testing.T) {
 		{name: "late", at: noon.Add(Window + time.Second), want: ErrLate},
 		{name: "early", at: noon.Add(-Window - time.Second), want: ErrLate},
 	} {
-		r, body, at := signed(t, "body"), "body", noon
+		r, at := signed(t, "body"), noon
+		r.Body = untouched{t}
 		if c.change != nil {
 			c.change(r)
-		}
-		if c.body != "" {
-			body = c.body
 		}
 		if !c.at.IsZero() {
 			at = c.at
 		}
-		if _, err := v.Verify(r, []byte(body), at); !errors.Is(err, c.want) {
+		if _, err := v.Verify(r, at); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	other := &Verifier{Secret: []byte(strings.Repeat("o", MinSecret))}
-	if _, err := other.Verify(signed(t, "body"), []byte("body"), noon); !errors.Is(err, ErrForged) {
+	if _, err := other.Verify(signed(t, "body"), noon); !errors.Is(err, ErrForged) {
 		t.Errorf("another secret: %v", err)
+	}
+}
+
+// untouched is a body that nothing is read of.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("a body is read before its head is proved")
+	return 0, io.EOF
+}
+func (untouched) Close() error { return nil }
+
+// A body that is not the one that was proved ends with an error, however it is read.
+func TestProofOfBody(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		want error
+	}{{"body", nil}, {"b0dy", ErrForged}, {"bod", ErrForged}, {"body, and more", ErrForged}, {"", ErrForged}} {
+		for _, reader := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
+			r := signed(t, "body")
+			r.Body = io.NopCloser(reader(strings.NewReader(c.body)))
+			if _, err := (&Verifier{Secret: secret}).Verify(r, noon); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(r.Body); !errors.Is(err, c.want) || string(b) != c.body {
+				t.Errorf("%q: %q, %v", c.body, b, err)
+			}
+		}
 	}
 }
 
@@ -97,7 +135,7 @@ func TestProofOnce(t *testing.T) {
 	for i, at := range []time.Duration{-Window, -Window, 0, Window} {
 		r := request("")
 		r.Header.Set(Proof, proof)
-		_, err := v.Verify(r, nil, noon.Add(at))
+		_, err := v.Verify(r, noon.Add(at))
 		if i == 0 && err != nil || i > 0 && !errors.Is(err, ErrAgain) {
 			t.Errorf("shown at %v: %v", at, err)
 		}
@@ -134,7 +172,7 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, proof string) {
 		r := request("")
 		r.Header.Set(Proof, proof)
-		if _, err := (&Verifier{Secret: secret}).Verify(r, nil, noon); err == nil {
+		if _, err := (&Verifier{Secret: secret}).Verify(r, noon); err == nil {
 			t.Errorf("%q is believed", proof)
 		}
 	})
