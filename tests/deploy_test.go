@@ -247,8 +247,9 @@ func TestDeployCluster(t *testing.T) {
 			Environment map[string]string
 			Volumes     []string
 			Secrets     []string
+			ReadOnly    bool `yaml:"read_only"`
 		}
-		Secrets map[string]struct{ Environment string }
+		Secrets map[string]struct{ File, Environment, Content string }
 		Volumes map[string]any
 	}
 	if err := yaml.Unmarshal([]byte(read(t, "deploy/cluster.yaml")), &doc); err != nil {
@@ -265,6 +266,12 @@ func TestDeployCluster(t *testing.T) {
 		if s.Environment["STILE_CLUSTER_ADDRESS"] != name+":8472" || !slices.Equal(s.Secrets, []string{"cluster"}) || s.Environment["STILE_CLUSTER_SECRET_FILE"] != "/run/secrets/cluster" {
 			t.Errorf("%s: %+v", name, s)
 		}
+		// Compose refuses other secrets than files where the file system is read-only.
+		for _, secret := range s.Secrets {
+			if of := doc.Secrets[secret]; s.ReadOnly && (of.File == "" || of.Environment != "" || of.Content != "") {
+				t.Errorf("%s is read-only, and its secret %s is no file: %+v", name, secret, of)
+			}
+		}
 		if _, own := doc.Volumes[name]; !own || !slices.Contains(s.Volumes, name+":/data") {
 			t.Errorf("%s has no data directory of its own", name)
 		}
@@ -279,7 +286,7 @@ func TestDeployCluster(t *testing.T) {
 			t.Errorf("%s has other settings: %v", name, s.Environment)
 		}
 	}
-	if len(hosts) != 3 || strings.Count(balancer, "\tserver ") != 3 || !strings.Contains(balancer, "GET uri /readyz") || doc.Secrets["cluster"].Environment != "CLUSTER_SECRET" {
+	if len(hosts) != 3 || strings.Count(balancer, "\tserver ") != 3 || !strings.Contains(balancer, "GET uri /readyz") || !strings.Contains(read(t, "deploy/Dockerfile.dockerignore"), "**/*.secret") {
 		t.Errorf("%v, %+v\n%s", hosts, doc.Secrets, balancer)
 	}
 	const tool = "haproxy"
