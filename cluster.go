@@ -64,10 +64,17 @@ type Peer struct {
 	Self     bool
 	Draining bool          // it takes no further sessions
 	Left     time.Duration // of its lease; not positive once it is over
+
+	// Of Peers alone: when that lease is over, by this host's clock, and what the host has said with its
+	// last renewal that it has to do.
+	Until    time.Time
+	Runs     int // in flight, or waiting
+	MaxRuns  int // at which it takes no more; 0 of a host that says nothing
+	Sessions int // that are its own
 }
 
 func (rt *Runtime) peer(h lease.Host) Peer {
-	return Peer{ID: h.ID.String(), Address: h.Address, Version: h.Version, Self: h.ID == rt.member.ID(), Draining: h.Draining, Left: h.Left}
+	return Peer{ID: h.ID.String(), Address: h.Address, Version: h.Version, Self: h.ID == rt.member.ID(), Draining: h.Draining, Left: h.Left, Until: h.Until, Runs: h.Load.Runs, MaxRuns: h.Load.MaxRuns, Sessions: h.Load.Sessions}
 }
 
 // Clustered reports whether the runtime shares its sessions with others (Config.Cluster).
@@ -84,6 +91,18 @@ func (rt *Runtime) Peers() []Peer {
 		all = append(all, rt.peer(h))
 	}
 	return all
+}
+
+// SayLoad has the others of the cluster told, with each renewal, how many runs are in flight or
+// wait at this host, and at how many it takes no more.
+func (rt *Runtime) SayLoad(runs func() (runs, most int)) { rt.runs.Store(&runs) }
+
+// load is what this host has to do; nothing is said of it before SayLoad.
+func (rt *Runtime) load() (l lease.Load) {
+	if runs := rt.runs.Load(); runs != nil {
+		l.Runs, l.MaxRuns = (*runs)()
+	}
+	return l
 }
 
 // Owner returns the host of the cluster that runs a session; ok is false when none does.
@@ -199,6 +218,7 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 	}
 	rt.member, err = membership.Join(ctx, membership.Config{
 		Table: table, Address: c.Address, Version: c.Version, Lease: c.Lease, Log: rt.log.Named("cluster"),
+		Load: rt.load,
 		Lost: func() { rt.host.LetGo(lease.Lost()) },
 		Idle: func() {
 			if rt.host != nil { // else it has just come

@@ -191,6 +191,7 @@ type Runtime struct {
 	unwatch  func()             // ends the watch of what other runtimes do
 	member   *membership.Member // nil without a cluster
 	shares   share.Table        // of the cluster
+	runs     atomic.Pointer[func() (runs, most int)]
 	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone

@@ -14,7 +14,8 @@ import (
 )
 
 // A host of a cluster answers any request. This file decides which requests concern a session that
-// another host may run, or all hosts. proxy.go passes such a request to the host that answers it, and
+// another host may run, or all hosts. spread.go decides where sessions begin.
+// proxy.go passes such a request to the host that answers it, and
 // tries again when the session moves; resume.go continues streams there. door.go serves the requests
 // of other hosts. Package forward has the proofs, the connections and the client's answer.
 
@@ -27,6 +28,7 @@ type cluster struct {
 	home   string // of this host's sessions of the Model Context Protocol
 	proofs forward.Verifier
 	client *forward.Client
+	spread *spread // nil where sessions begin here
 }
 
 func (s *Server) newCluster() (*cluster, error) {
@@ -49,6 +51,9 @@ func (s *Server) newCluster() (*cluster, error) {
 	c.client = &forward.Client{
 		Secret: s.cfg.ClusterSecret, Self: c.self, Peers: s.rt.Peers, Now: s.rt.ClusterTime, Leaving: s.leaving, IdleFor: keepAlive / 2,
 		Count: func(e forward.Event) { s.rt.Metrics().Cluster(string(e)) },
+	}
+	if s.cfg.ClusterSpread {
+		c.spread = newSpread(s.rt.Shares().Lease())
 	}
 	return c, nil
 }

@@ -117,6 +117,9 @@ type Config struct {
 	// Without a cluster both are ignored.
 	ClusterSecret   []byte
 	ClusterListener net.Listener
+	// ClusterSpread has new sessions begin at the host of the cluster that has less to do;
+	// otherwise they begin here.
+	ClusterSpread bool
 	// Version is what the host says of itself.
 	Version string
 	// Log gets what operators want to know; nil is silent.
@@ -217,6 +220,7 @@ func New(cfg Config) (_ *Server, err error) {
 	s.mux = http.NewServeMux()
 	s.routes(s.mux)
 	s.handler = s.guard(s.mux)
+	s.rt.SayLoad(s.load)
 	return s, nil
 }
 

@@ -44,6 +44,9 @@ type proxy struct {
 	cut     bool      // the stream has ended, and it is not known where it goes on
 	resumed bool      // r is the one by which a stream goes on
 	slow    string    // which host has not taken it
+	placed  bool      // it was looked where its session begins
+	named   bool      // the client names the session that it begins
+	wants   string    // what this host wants by it
 	leaves  bool      // the host that runs the session gives it up behind its turn
 	found   *redirect // of the last attempt here
 }
@@ -142,7 +145,13 @@ func (t *proxy) stops() {
 // attempt makes one attempt.
 func (t *proxy) attempt(in bool) outcome {
 	s := t.c.s
-	if in || t.sid == "" && !s.draining.Load() {
+	if in {
+		return t.locally()
+	}
+	if out, done := t.place(); done {
+		return out
+	}
+	if t.sid == "" && !s.draining.Load() {
 		return t.locally()
 	}
 	if t.sid != "" && (t.asks || t.resumed) {
@@ -219,10 +228,13 @@ func (t *proxy) at(to stile.Peer) outcome {
 	ctx, done := c.client.Begin(t.r.Context(), to)
 	defer done()
 	if isSocket(t.r) {
-		return t.socket(c.client.Request(ctx, t.r, t.body, to, ""), t.r.Header.Get("Upgrade"))
+		return t.socket(c.client.Request(ctx, t.r, t.body, to, t.wants), t.r.Header.Get("Upgrade"))
 	}
-	resp, err := c.client.Send(c.client.Request(ctx, t.r, t.body, to, ""))
+	resp, err := c.client.Send(c.client.Request(ctx, t.r, t.body, to, t.wants))
 	if err != nil {
+		if t.r.Context().Err() == nil {
+			c.spread.avoid(to.ID, time.Now())
+		}
 		if errors.Is(err, forward.ErrSlow) {
 			t.slow = "the host that runs the session, " + to.Address + ", has not taken the request within " + forward.TakeWait.String()
 		}
@@ -245,5 +257,5 @@ func (t *proxy) at(to stile.Peer) outcome {
 // repeatable reports whether a request does no more when it is made twice.
 func (t *proxy) repeatable() bool {
 	return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead || t.pattern == submitPattern ||
-		t.pattern == beginPattern && t.r.Header.Get(keyHeader) != ""
+		t.pattern == beginPattern && t.r.Header.Get(keyHeader) != "" && !t.named || t.placeable()
 }

@@ -194,9 +194,12 @@ var errCallCut = &problem{Code: string(messages.ErrBusy), Reason: stile.ReasonEl
 // make makes the call until a host has answered it.
 func (t *toolCall) make(ctx context.Context) (mcp.Answer, error) {
 	s := t.c.s
+	first, placed := t.place()
 	for until := time.Now().Add(forwardPatience); ; {
 		owner, far := stile.Peer{}, false
-		if t.session != "" {
+		if placed {
+			owner, far = first, true
+		} else if t.session != "" {
 			if p, ok, err := s.rt.Owner(ctx, t.by.sid(t.session)); err == nil && ok && !p.Self {
 				owner, far = p, true
 			}
@@ -214,11 +217,17 @@ func (t *toolCall) make(ctx context.Context) (mcp.Answer, error) {
 			if !t.judge(ctx, &answer) {
 				return answer, nil
 			}
-			t.run, until = answer.Run, time.Now().Add(forwardPatience)
+			t.run, until, placed = answer.Run, time.Now().Add(forwardPatience), false
 			continue
-		case err == nil, ctx.Err() != nil, t.session == "", !problemOf(err).goesElsewhere():
+		case err == nil, ctx.Err() != nil, t.session == "":
+			return answer, err
+		case placed && t.run == 0 && (problemOf(err).goesElsewhere() || problemOf(err).fullFor(wantsBegin)):
+			s.rt.Metrics().Cluster(eventKept)
+			t.c.spread.avoid(first.ID, time.Now())
+		case !problemOf(err).goesElsewhere():
 			return answer, err
 		}
+		placed = false
 		if t.bytes+int64(t.logs) > before {
 			until = time.Now().Add(forwardPatience)
 		}
@@ -231,6 +240,19 @@ func (t *toolCall) make(ctx context.Context) (mcp.Answer, error) {
 			return answer, err
 		}
 	}
+}
+
+// place chooses another host for the session that a call begins, and names the session: the call may
+// have to be made again.
+func (t *toolCall) place() (to stile.Peer, chosen bool) {
+	if t.c.spread == nil || t.session != "" {
+		return to, false
+	}
+	if to, chosen = t.c.spread.choose(t.c.s.rt.Peers(), true, time.Now()); chosen {
+		t.c.s.rt.Metrics().Cluster(eventPlaced)
+		t.session, t.call.Key = "mcp-"+uuid.Must(uuid.NewV7()).String(), "host-"+uuid.NewString()
+	}
+	return to, chosen
 }
 
 // again is the call as it is made next: when its run was begun it waits for the end of that, and the

@@ -18,6 +18,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
+// Where sessions begin, as the settings say.
+const (
+	placeHere   = "here"
+	placeSpread = "spread"
+)
+
 // maxSecretBytes bounds the secret of a cluster.
 const maxSecretBytes = 4 << 10
 
@@ -35,6 +41,7 @@ func clusterOf(ctx context.Context, s *settings, door *host.Config, cfg *stile.C
 	if door.ClusterListener, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
 		return configError("cluster.address", "cannot listen on "+c.Address+": "+files.Cause(err).Error())
 	}
+	door.ClusterSpread = c.Placement == placeSpread
 	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease, Secret: door.ClusterSecret}
 	return nil
 }
@@ -92,6 +99,8 @@ type hostView struct {
 	State    string `json:"state"`
 	LeftMS   int64  `json:"lease_left_ms"`
 	Sessions int    `json:"sessions"`
+	Runs     *int   `json:"runs,omitempty"` // nil of a host that does not say
+	MaxRuns  int    `json:"max_runs,omitempty"`
 }
 
 // maxHostSessions bounds how many sessions of a host are counted.
@@ -99,7 +108,7 @@ const maxHostSessions = 100000
 
 func (a *app) hostsListCommand() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the hosts of the cluster, and how many sessions each has in memory", Example: `  stile hosts list --json`, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List the hosts of the cluster, and what each has to do", Example: `  stile hosts list --json`, Args: cobra.NoArgs}
 	a.journalFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a host")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) error {
@@ -110,7 +119,7 @@ func (a *app) hostsListCommand() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			if !asJSON {
-				fmt.Fprintln(w, "ADDRESS\tSTATE\tLEASE\tSESSIONS\tVERSION")
+				fmt.Fprintln(w, "ADDRESS\tSTATE\tLEASE\tSESSIONS\tRUNS\tVERSION")
 			}
 			for i := range all {
 				h := &all[i]
@@ -119,6 +128,11 @@ func (a *app) hostsListCommand() *cobra.Command {
 					return err
 				}
 				v := hostView{ID: h.ID.String(), Address: h.Address, Version: h.Version, State: "live", LeftMS: max(0, h.Left.Milliseconds()), Sessions: len(sids)}
+				runs := "-"
+				if h.Load.MaxRuns > 0 {
+					v.Runs, v.MaxRuns = &h.Load.Runs, h.Load.MaxRuns
+					runs = fmt.Sprintf("%d/%d", h.Load.Runs, h.Load.MaxRuns)
+				}
 				switch {
 				case !h.Live():
 					v.State = "gone"
@@ -131,7 +145,7 @@ func (a *app) hostsListCommand() *cobra.Command {
 					}
 					continue
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", harmless(v.Address), v.State, time.Duration(v.LeftMS)*time.Millisecond, v.Sessions, harmless(v.Version))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", harmless(v.Address), v.State, time.Duration(v.LeftMS)*time.Millisecond, v.Sessions, runs, harmless(v.Version))
 			}
 			return w.Flush()
 		})

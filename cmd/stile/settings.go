@@ -143,6 +143,7 @@ type clusterSettings struct {
 	Address    string        `yaml:"address" doc:"Address at which this host listens for the others, which reach it there: host:port. Without one the host shares no sessions."`
 	SecretFile string        `yaml:"secret_file" doc:"File with the secret that all hosts of the cluster have, of at least 32 bytes. In the file relative to its folder."`
 	Lease      time.Duration `yaml:"lease" doc:"How long a host that says nothing keeps its sessions, the same for all hosts; 500ms to 1m."`
+	Placement  string        `yaml:"placement" enum:"here|spread" doc:"Where sessions begin that a client begins at this host: here, or at the host that has less to do (spread)."`
 }
 
 type backupSettings struct {
@@ -171,7 +172,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Cluster: clusterSettings{Lease: 2 * time.Second}, Backup: backupSettings{Every: 24 * time.Hour, Keep: 7}, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, ChatRetention: host.DefaultChatRetention, ChatSessions: host.DefaultChatSessions, ChatUser: chatPerson, Limits: hostLimitSettings{ModelSessions: stile.DefaultModelSessions}, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Cluster: clusterSettings{Lease: 2 * time.Second, Placement: placeHere}, Backup: backupSettings{Every: 24 * time.Hour, Keep: 7}, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 

@@ -34,6 +34,15 @@ type Host struct {
 	Version  string
 	Draining bool          // it takes no sessions any more
 	Left     time.Duration // of its lease, by the database's clock; not positive when it is over
+	Until    time.Time     // when that is over by this host's clock; set by who renews
+	Load     Load
+}
+
+// Load is what a host has to do. It says so with each renewal.
+type Load struct {
+	Runs     int // in flight, or waiting
+	MaxRuns  int // at which it takes no more; 0 of a host that says nothing
+	Sessions int // that are its own
 }
 
 // Live reports whether the host's lease goes on.
@@ -46,9 +55,9 @@ type Table interface {
 	// database, it enters no host and says after which time to try again: by then no host believes
 	// in a lease from before. A database that has lost what it had acknowledged says so, once.
 	Join(ctx context.Context, host Host, length time.Duration) (wait time.Duration, err error)
-	// Renew lengthens the lease of a host, and tells the time and all hosts, those included whose
+	// Renew lengthens the lease of a host, notes its load, and tells the time and all hosts, those included whose
 	// lease is over and who left sessions. ok is false when the lease was over: it stays over.
-	Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, hosts []Host, err error)
+	Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool, load Load) (ok bool, now time.Time, hosts []Host, err error)
 	// Hosts lists the hosts, as Renew does.
 	Hosts(ctx context.Context) ([]Host, error)
 	// Drain has a host take no further session; there is false when it has no lease.

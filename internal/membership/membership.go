@@ -31,6 +31,8 @@ type Config struct {
 	Version string
 	Lease   time.Duration
 	Log     *zap.Logger
+	// Load is what this host has to do; the member adds the sessions. nil says nothing.
+	Load func() lease.Load
 	// Lost has the host stop all that it runs: it has no lease any more. It must not wait for that.
 	Lost func()
 	// Idle has the host give up what is idle, while it drains. It must not wait for that.
@@ -155,7 +157,7 @@ func (m *Member) join(ctx context.Context) (term lease.Term, wait time.Duration,
 		return term, wait, err
 	}
 	sent := time.Now()
-	ok, now, hosts, err := m.cfg.Table.Renew(ctx, id, m.cfg.Lease, m.drains.Load())
+	ok, now, hosts, err := m.cfg.Table.Renew(ctx, id, m.cfg.Lease, m.drains.Load(), m.load())
 	if err != nil {
 		return term, 0, err
 	}
@@ -168,10 +170,23 @@ func (m *Member) join(ctx context.Context) (term lease.Term, wait time.Duration,
 	return term, 0, nil
 }
 
+// load is what this host has to do.
+func (m *Member) load() (l lease.Load) {
+	if m.cfg.Load != nil {
+		l = m.cfg.Load()
+	}
+	l.Sessions = m.Sessions()
+	return l
+}
+
 // note keeps what a renewal has told.
 func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 	m.until.Store(int64(term.Until().Sub(m.began)))
-	m.clock.Store(&reading{said: now, at: time.Now()})
+	at := time.Now()
+	m.clock.Store(&reading{said: now, at: at})
+	for i := range hosts {
+		hosts[i].Until = at.Add(hosts[i].Left)
+	}
 	m.others.Store(&hosts)
 	self := m.ID()
 	var dead []uuid.UUID
@@ -289,7 +304,7 @@ func (m *Member) renew(term lease.Term) {
 		}
 		sent = time.Now()
 		ctx, cancel := context.WithDeadline(m.ctx, term.Until())
-		ok, now, hosts, err := m.cfg.Table.Renew(ctx, m.ID(), m.cfg.Lease, m.drains.Load())
+		ok, now, hosts, err := m.cfg.Table.Renew(ctx, m.ID(), m.cfg.Lease, m.drains.Load(), m.load())
 		cancel()
 		switch {
 		case m.ctx.Err() != nil:

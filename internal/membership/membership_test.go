@@ -104,11 +104,12 @@ func (d *table) forget() {
 	d.ready = time.Time{}
 }
 
-func (d *table) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
+func (d *table) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool, load lease.Load) (ok bool, now time.Time, all []lease.Host, err error) {
 	err = d.at(ctx, func() {
 		if ok = d.live(id); ok {
 			d.hosts[id].until = d.now().Add(length)
 			d.hosts[id].Draining = d.hosts[id].Draining || draining
+			d.hosts[id].Load = load
 		}
 		now, all = d.now(), d.list()
 	})

@@ -66,14 +66,16 @@ const (
 	// moment before the renewal, so the host's own row is what the renewal made of it. Renewal,
 	// time and list are one statement: an idle host makes no other.
 	sqlRenew = `WITH renewed AS (
-			UPDATE hosts SET until = clock_timestamp() + $2::interval, draining = draining OR $3
-			WHERE id = $1 AND until > clock_timestamp() RETURNING id, draining, until)
+			UPDATE hosts SET until = clock_timestamp() + $2::interval, draining = draining OR $3, runs = $4, max_runs = $5, sessions = $6
+			WHERE id = $1 AND until > clock_timestamp() RETURNING *)
 		SELECT r.id IS NOT NULL, clock_timestamp(), h.id, h.address, h.version, coalesce(r.draining, h.draining),
-			(extract(epoch FROM coalesce(r.until, h.until) - clock_timestamp()) * 1000000)::bigint
+			(extract(epoch FROM coalesce(r.until, h.until) - clock_timestamp()) * 1000000)::bigint,
+			coalesce(r.runs, h.runs, 0), coalesce(r.max_runs, h.max_runs, 0), coalesce(r.sessions, h.sessions, 0)
 		FROM hosts h LEFT JOIN renewed r ON r.id = h.id ORDER BY h.address, h.id`
-	sqlEveryHost = `SELECT id, address, version, draining, (extract(epoch FROM until - clock_timestamp()) * 1000000)::bigint FROM hosts ORDER BY address, id`
-	sqlDrain     = "WITH told AS (UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp() RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
-	sqlLeave     = "WITH told AS (UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1 RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
+	sqlEveryHost = `SELECT id, address, version, draining, (extract(epoch FROM until - clock_timestamp()) * 1000000)::bigint,
+		coalesce(runs, 0), coalesce(max_runs, 0), coalesce(sessions, 0) FROM hosts ORDER BY address, id`
+	sqlDrain = "WITH told AS (UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp() RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
+	sqlLeave = "WITH told AS (UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1 RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
 
 	// A session is the claimer's, if the claimer's own lease goes on, and no live host has it.
 	// Hosts where readers follow it hear of that.
@@ -119,13 +121,13 @@ func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration)
 }
 
 // Renew implements lease.Table.
-func (h *hosts) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool) (ok bool, now time.Time, all []lease.Host, err error) {
-	rows, err := h.pool.Query(ctx, sqlRenew, id, length, draining)
+func (h *hosts) Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool, load lease.Load) (ok bool, now time.Time, all []lease.Host, err error) {
+	rows, err := h.pool.Query(ctx, sqlRenew, id, length, draining, load.Runs, load.MaxRuns, load.Sessions)
 	if err == nil {
 		var mine bool
 		var host lease.Host
 		var left int64
-		_, err = pgx.ForEachRow(rows, []any{&mine, &now, &host.ID, &host.Address, &host.Version, &host.Draining, &left}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&mine, &now, &host.ID, &host.Address, &host.Version, &host.Draining, &left, &host.Load.Runs, &host.Load.MaxRuns, &host.Load.Sessions}, func() error {
 			host.Left = time.Duration(left) * time.Microsecond
 			all, ok = append(all, host), ok || mine
 			return nil
@@ -146,7 +148,7 @@ func (h *hosts) Hosts(ctx context.Context) ([]lease.Host, error) {
 
 func scanHost(row pgx.CollectableRow) (host lease.Host, err error) {
 	var left int64
-	err = row.Scan(&host.ID, &host.Address, &host.Version, &host.Draining, &left)
+	err = row.Scan(&host.ID, &host.Address, &host.Version, &host.Draining, &left, &host.Load.Runs, &host.Load.MaxRuns, &host.Load.Sessions)
 	host.Left = time.Duration(left) * time.Microsecond
 	return host, err
 }

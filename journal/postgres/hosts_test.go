@@ -59,17 +59,32 @@ func TestLeases(t *testing.T) {
 	}
 
 	// The lease of a host ends with all that it has, and is not renewed.
-	ok, now, hosts, err := table.Renew(ctx, b, time.Minute, true)
+	ok, now, hosts, err := table.Renew(ctx, b, time.Minute, true, lease.Load{Runs: 3, MaxRuns: 4, Sessions: 5})
 	if err != nil || !ok || len(hosts) != 2 || time.Since(now).Abs() > time.Hour {
 		t.Fatalf("%v, %v, %+v, %v", ok, now, hosts, err)
 	}
 	if i := slices.IndexFunc(hosts, func(h lease.Host) bool { return h.ID == b }); i < 0 || !hosts[i].Draining {
 		t.Errorf("%+v", hosts)
 	}
+	listed, err := table.Hosts(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]lease.Host{hosts, listed} { // one has said what it has to do
+		for i := range list {
+			want := lease.Load{}
+			if list[i].ID == b {
+				want = lease.Load{Runs: 3, MaxRuns: 4, Sessions: 5}
+			}
+			if list[i].Load != want {
+				t.Errorf("%+v", list[i])
+			}
+		}
+	}
 	if err := table.Resign(ctx, b); err != nil {
 		t.Fatal(err)
 	}
-	if ok, _, _, err := table.Renew(ctx, b, time.Minute, false); ok || err != nil {
+	if ok, _, _, err := table.Renew(ctx, b, time.Minute, false, lease.Load{}); ok || err != nil {
 		t.Errorf("a lease that was over is renewed: %v", err)
 	}
 	if got := claim(b, "fresh"); got != (uuid.UUID{}) {
@@ -148,7 +163,7 @@ func TestIdleStatements(t *testing.T) {
 				t.Fatal(there, err)
 			}
 		}
-		ok, now, hosts, err := table.Renew(t.Context(), id, time.Hour, false)
+		ok, now, hosts, err := table.Renew(t.Context(), id, time.Hour, false, lease.Load{})
 		if err != nil || !ok || now.IsZero() || len(hosts) != 2 {
 			t.Fatalf("%v, %v, %+v, %v", ok, now, hosts, err)
 		}
@@ -212,7 +227,7 @@ func TestLeasesOfACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(func() error {
-		ok, _, _, err := table.Renew(ctx, a, time.Minute, false)
+		ok, _, _, err := table.Renew(ctx, a, time.Minute, false, lease.Load{})
 		if ok {
 			t.Error("a lease from before the crash is renewed")
 		}

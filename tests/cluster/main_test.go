@@ -68,6 +68,7 @@ type job struct {
 	Fleet   bool          // the agents of the campaign, in place of the test's
 	Limits  host.Limits
 	Tokens  bool // callers show tokens
+	Spread  bool // sessions begin where there is less to do
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
@@ -111,7 +112,7 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
-	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, Log: j.log()}
+	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, ClusterSpread: j.Spread, Log: j.log()}
 	if j.Tokens {
 		toks, err := tokensOf(ctx, store)
 		if err != nil {
