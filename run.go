@@ -94,7 +94,7 @@ func (o *Outcome) Error() string {
 	return text
 }
 
-// Unwrap gives a HALT's code and detail as an *Error; nil for other decisions.
+// Unwrap returns a HALT's code and detail as an *Error; nil for other decisions.
 func (o *Outcome) Unwrap() error {
 	if o.Decision != Halt {
 		return nil

@@ -397,7 +397,7 @@ func (s *session) step(c actor.Context, inputs ...turn.Input) {
 	s.ring()
 }
 
-// count says whether a run of the session is at work.
+// count records whether a run of the session is at work.
 func (s *session) count(working bool) {
 	switch {
 	case working == s.working:

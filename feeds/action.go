@@ -506,7 +506,7 @@ func ended(o *object) error {
 	return nil
 }
 
-// invalid is the failure of a feed that is none, by its first mistake.
+// invalid is the failure of an invalid feed, by its first mistake.
 func invalid(found []*messages.Error) error {
 	if len(found) == 0 {
 		return nil

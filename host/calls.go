@@ -187,7 +187,7 @@ func marksRepeats(r *http.Request) (repeat int, marks bool) {
 	return n, err == nil && n >= 0
 }
 
-// asked gives the call of a request: that of the request before, when this is a repeat, or a
+// asked returns the call of a request: that of the request before, when this is a repeat, or a
 // new one whose run begin begins. Each is given back by unasked.
 //
 // A client that goes away while begin submits does not undo the submit, so that a repeat finds

@@ -89,7 +89,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// current gives the certificate of the files, read anew if they have changed. Files that
+// current returns the certificate of the files, read anew if they have changed. Files that
 // make no pair, because one of them is new and the other not yet, are told of, and what
 // was read before stays.
 func (c *Certificate) current(log *zap.Logger) *tls.Certificate {

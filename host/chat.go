@@ -195,7 +195,7 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.text) // null is no text
 }
 
-// told is the text of an earlier message, with a note for each part that is none.
+// told is the text of an earlier message, with a note for each part that is no text.
 func (c *chatContent) told() string { return cmp.Or(c.noted, c.text) }
 
 func unserved(field, detail string) error {

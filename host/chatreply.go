@@ -36,7 +36,7 @@ func newReply(run *stile.Run) *chatReply {
 	return c
 }
 
-// take gives the text that an update brings, or the problem that ends the answer.
+// take returns the text that an update brings, or the problem that ends the answer.
 func (c *chatReply) take(u stile.Update) (string, error) {
 	piece, err := c.Take(u)
 	switch {
@@ -176,7 +176,7 @@ func (l *lateStart) never() (begun bool) {
 	return l.begun
 }
 
-// pieces gives what a run says until it has ended, c.Ended is set then, or why the answer ends
+// pieces returns what a run says until it has ended, c.Ended is set then, or why the answer ends
 // before: the caller's right is lost, the host leaves, the run has failed or waits. Without growing
 // each piece is a whole text.
 func (s *Server) pieces(ctx context.Context, run *stile.Run, c *chatReply, growing bool) iter.Seq2[string, error] {

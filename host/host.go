@@ -171,7 +171,7 @@ type Server struct {
 var errLeaving = errors.New("host: the host is stopping")
 
 // New makes a server. Errors are ERR_CONFIG: an agent without a name, two of one name,
-// a manifest that the runtime cannot run, a setting that cannot be meant.
+// a manifest that the runtime cannot run, an invalid setting.
 func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
@@ -284,7 +284,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // Listen opens the address. One that other machines can reach is ERR_CONFIG unless
-// callers authenticate; so is a setting that cannot be meant.
+// callers authenticate; so is an invalid setting.
 func (c Config) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -415,7 +415,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if methods := methodsAt(mux, r); methods != nil {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			s.refuse(w, r, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "here is no "+r.Method))
+			s.refuse(w, r, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "method "+r.Method+" not allowed"))
 			return
 		}
 		s.noPath(w, r)

@@ -89,7 +89,7 @@ func newMeter(now func() time.Time, file string) (*meter, error) {
 	return m, m.load()
 }
 
-// of gives a tenant's usage. The lock is held.
+// of returns a tenant's usage. The lock is held.
 func (m *meter) of(tenant string) *usage {
 	u := m.tenants[tenant]
 	if u == nil {

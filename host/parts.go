@@ -140,7 +140,7 @@ func servedAs(kind string) string {
 	return "application/octet-stream"
 }
 
-// partRoute gives the bytes of a part that an input of a session has brought along.
+// partRoute serves the bytes of a part that an input of a session has brought along.
 func (s *Server) partRoute() {
 	type in struct {
 		ID     string `path:"id" maxLength:"128"`

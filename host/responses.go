@@ -350,7 +350,7 @@ func (s *Server) forkAt(ctx context.Context, ask *responseAsk, ses *stile.Sessio
 // maxReferred bounds the sessions whose answers one request refers to.
 const maxReferred = 1024
 
-// before gives the messages in front of the last one, with what they refer to.
+// before returns the messages in front of the last one, with what they refer to.
 func (s *Server) before(ctx context.Context, items []responses.Item) ([]stile.Said, error) {
 	wanted := map[messages.Incarnation]map[int64]*said.Account{}
 	for i := range items {

@@ -80,7 +80,7 @@ func stateOf(status stile.Status, head stile.Head, run int64) string {
 	return runRunning
 }
 
-// runsBefore gives the runs with the highest ordinals below before, 0 for all, the highest
+// runsBefore returns the runs with the highest ordinals below before, 0 for all, the highest
 // first, and whether there are others below. It reads backwards from the record at seq. A
 // run's first input comes in front of all else of it, and inputs come in the order of the
 // runs that they begin: behind the first input of a run of lower ordinal nothing is left to

@@ -64,7 +64,7 @@ func beginning(after, last, format string) (start, error) {
 	return start{at, id}, nil
 }
 
-// told gives what of follows in a format, with growing text when stream is token.
+// told returns what of follows in a format, with growing text when stream is token.
 func (p start) told(of teller, format, stream string) telling {
 	tokens := stream == "token"
 	return func(ctx context.Context) iter.Seq2[told, error] {

@@ -17,7 +17,7 @@ const (
 	MaxAgents     = 64 // in one manifest, all depths together
 )
 
-// isPath tells an agent's file from its name.
+// isPath reports whether a name is the path of an agent's file.
 func isPath(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }

@@ -125,7 +125,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// omitted tells a field without a value where the file may not write that.
+// omitted reports whether a field is left out: it has no value, and the file may not write that.
 func omitted(f *field, v reflect.Value) bool {
 	return f.optional && v.IsZero() || v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.String && v.Len() == 0
 }

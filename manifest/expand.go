@@ -51,7 +51,7 @@ func (l *loader) expand(s string) (string, *messages.Error) {
 	}
 }
 
-// variable gives what the body of ${…} stands for. Errors name the variable and
+// variable returns what the body of ${…} stands for. Errors name the variable and
 // never a value.
 func (l *loader) variable(body string) (string, *messages.Error) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")

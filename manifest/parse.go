@@ -135,7 +135,7 @@ func (l *loader) add(p place, path, reason, format string, args ...any) {
 
 func at(n *yaml.Node) place { return place{n.Line, n.Column} }
 
-// begin gives the one mapping of the file.
+// begin returns the one mapping of the file.
 func (l *loader) begin(data []byte) *yaml.Node {
 	if len(data) > MaxFileBytes {
 		l.add(place{}, "", ReasonBadValue, "the manifest has %d bytes; the limit is %d", len(data), MaxFileBytes)
@@ -210,7 +210,7 @@ func (l *loader) near(path string) place {
 	return place{1, 1}
 }
 
-// document gives the one document of the file.
+// document returns the one document of the file.
 func (l *loader) document(data []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node

@@ -33,7 +33,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Error gives "place: CODE/REASON: detail: cause".
+// Error returns "place: CODE/REASON: detail: cause".
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
@@ -75,10 +75,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// At gives a copy of e whose field lies under another: base_url under model is
+// At returns a copy of e whose field lies under another: base_url under model is
 // model.base_url.
 func (e *Error) At(field string) *Error {
 	placed := *e

@@ -133,7 +133,7 @@ func (u UnitID) String() string {
 // Digest is a SHA-256.
 type Digest [32]byte
 
-// IsZero tells an absent digest.
+// IsZero reports whether the digest is absent.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
 // String is lower-case hex.

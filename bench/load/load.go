@@ -66,7 +66,7 @@ type Refusal struct{ Why string } // such as 429 RATE
 
 func (e *Refusal) Error() string { return "refused: " + e.Why }
 
-// Failure is a submit without an answer, or with one that is none.
+// Failure is a submit without an answer, or with an invalid one.
 type Failure struct {
 	Kind string // few different words, such as "connection refused"
 	Err  error

@@ -35,7 +35,7 @@ type Fate string
 const (
 	Ended    Fate = "ended"   // its run ended, with a decision
 	Refused  Fate = "refused" // the target did not take it, and said why
-	Failed   Fate = "failed"  // no answer, or one that is none
+	Failed   Fate = "failed"  // no answer, or an invalid one
 	TimedOut Fate = "timeout" // no end in time
 	Dropped  Fate = "dropped" // not sent: too many were in flight
 	Left     Fate = "left"    // in flight or not due yet when the load was stopped

@@ -64,7 +64,7 @@ func (d Dist) Draw(r *rand.Rand) time.Duration {
 	return time.Duration(min(max(v, 0), float64(MaxDraw)))
 }
 
-// MarshalJSON gives a constant as a text, such as "20ms", and others as an object.
+// MarshalJSON returns a constant as a text, such as "20ms", and others as an object.
 func (d Dist) MarshalJSON() ([]byte, error) {
 	if d.Kind == Constant || d.Kind == "" {
 		return json.Marshal(d.Value)

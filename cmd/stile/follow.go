@@ -52,7 +52,7 @@ func updateJSON(buf []byte, u stile.Update) ([]byte, error) {
 	return append(buf, '\n'), err
 }
 
-// shower gives what shows updates: JSON lines, or the printer.
+// shower returns what shows updates: JSON lines, or the printer.
 func (a *app) shower(asJSON bool) func(stile.Update) error {
 	if !asJSON {
 		return a.printer("").update
@@ -66,7 +66,7 @@ func (a *app) shower(asJSON bool) func(stile.Update) error {
 	}
 }
 
-// watcher gives what shows the updates of a run that is under way: on a terminal that
+// watcher returns what shows the updates of a run that is under way: on a terminal that
 // can, growing text and a table of actions in place (live); done ends that.
 func (a *app) watcher(asJSON bool) (show func(stile.Update) error, done func() error) {
 	if asJSON || a.size == nil || !a.outTerminal || a.env("TERM") == "dumb" {

@@ -72,7 +72,7 @@ func (a *app) keysGenerateCommand() *cobra.Command {
 directory that has none. stile run does the same on its own, with EdDSA.
 
 --alg is the algorithm of tokens: EdDSA, or HS256, a secret that is the host's alone and
-faster, with tokens that no one else can verify. Rotation keeps it. Receipts are always
+faster, with tokens that only this host can verify. Rotation keeps it. Receipts are always
 EdDSA.
 
 ` + passphraseHelp,
@@ -213,7 +213,7 @@ func (a *app) keyTable(ring *keyring.Ring) error {
 	return w.Flush()
 }
 
-// stateOf says whether a key signs, and where its private half is: here, erased when the key
+// stateOf returns whether a key signs, and where its private half is: here, erased when the key
 // had retired, or none of a key that is trusted and another one's.
 func stateOf(k *keyring.Key, now time.Time) (state, private string) {
 	retired, is := k.RetiredAt()

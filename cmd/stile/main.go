@@ -30,7 +30,7 @@ type held struct {
 	interrupts, reloads func() (came <-chan struct{}, release func())
 }
 
-// signals gives a context that the first signal ends; after it the second one ends the process
+// signals returns a context that the first signal ends; after it the second one ends the process
 // at once. A signal that is held ends neither.
 func signals() (ctx context.Context, hold held) {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}

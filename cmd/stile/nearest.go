@@ -4,7 +4,7 @@ package main
 // at two: STILE_PATH is not STILE_AUTH.
 const longName = len("STILE_LISTEN")
 
-// nearest gives the name that a person meant who wrote name, "" when none is near.
+// nearest returns the name that a person meant who wrote name, "" when none is near.
 func nearest(name string, known []string) (meant string) {
 	least := 3
 	for _, k := range known {

@@ -43,7 +43,7 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 
 const maxTokenBytes = 8 << 10
 
-// hostAt gives the host that the flags name.
+// hostAt returns the host that the flags name.
 func (a *app) hostAt(f remoteFlags) (*remote, error) {
 	u, err := url.Parse(f.host)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -60,7 +60,7 @@ func (a *app) hostAt(f remoteFlags) (*remote, error) {
 	return r, nil
 }
 
-// remote gives the host and the id of a session that is named by its id or, for who may
+// remote returns the host and the id of a session that is named by its id or, for who may
 // act for users, by tenant:user:id.
 func (a *app) remote(f remoteFlags, name string) (*remote, string, error) {
 	r, err := a.hostAt(f)
@@ -364,7 +364,7 @@ func parseProgress(data []byte) (*messages.Delta, error) {
 		Text        string
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, messages.Errorf(messages.ErrConfig, "the host sends progress that is none")
+		return nil, messages.Errorf(messages.ErrConfig, "the host sent an invalid progress event")
 	}
 	return &messages.Delta{Kind: messages.KindProgress, Action: p.Action, Off: p.Done, Total: p.Total, Run: p.Run, Unit: messages.UnitID{Turn: p.Turn}, Seq: p.Seq, Text: p.Text}, nil
 }
@@ -387,7 +387,7 @@ func parseDelta(data []byte) (u stile.Update, err error) {
 		Unit   string
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return u, messages.Errorf(messages.ErrConfig, "the host sends a delta that is none")
+		return u, messages.Errorf(messages.ErrConfig, "the host sent an invalid delta")
 	}
 	if d.Action != "" {
 		u.Delta = &messages.Delta{Kind: d.Kind, Off: d.Off, Run: d.Run, Seq: d.Seq, Text: d.Text, Unit: messages.UnitID{Turn: d.Turn}, Retract: d.Type == "retract", Action: d.Action}

@@ -390,7 +390,7 @@ func (r *settingsReader) read(key string, n *yaml.Node, v reflect.Value, depth i
 	}
 }
 
-// entries gives the pairs of a mapping, each key once.
+// entries returns the pairs of a mapping, each key once.
 func (r *settingsReader) entries(key string, n *yaml.Node, each func(at, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.refuse(n, key, "want settings by name")

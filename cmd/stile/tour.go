@@ -224,7 +224,7 @@ func nextTour(ctx context.Context, ar *stile.Archive) (string, error) {
 	return tourPrefix + strconv.Itoa(last+1) + "-", nil
 }
 
-// signersDown gives keys whose token signers fail, both. Receipts are signed as
+// signersDown returns keys whose token signers fail, both. Receipts are signed as
 // ever.
 func signersDown(keys *keyring.Ring) (*keyring.Ring, error) {
 	public := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
@@ -247,7 +247,7 @@ func signersDown(keys *keyring.Ring) (*keyring.Ring, error) {
 // deadSigner is a signing module that does not answer.
 type deadSigner string
 
-// KID gives the key's id.
+// KID returns the key's id.
 func (s deadSigner) KID() string { return string(s) }
 
 // Sign fails.

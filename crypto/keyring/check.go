@@ -24,7 +24,7 @@ type checker struct {
 	minusA func() *curve.EdwardsBasepointTable // 40 KiB, made by the first check
 }
 
-// newChecker gives nil for bytes that are no point: such a key verifies nothing.
+// newChecker returns nil for bytes that are no point: such a key verifies nothing.
 func newChecker(public ed25519.PublicKey) *checker {
 	var y curve.CompressedEdwardsY
 	if _, err := y.SetBytes(public); err != nil {

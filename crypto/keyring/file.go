@@ -99,7 +99,7 @@ const (
 	boxCipher = "XChaCha20-Poly1305"
 )
 
-// Marshal gives the key file of a ring. With a passphrase it is sealed, and random
+// Marshal returns the key file of a ring. With a passphrase it is sealed, and random
 // gives 40 bytes of salt and nonce; with a nil passphrase it is open and random is
 // not read. An empty passphrase that is not nil is refused: it is a mistake
 // somewhere. The file holds every private half that is in memory, and only the
@@ -133,7 +133,7 @@ func marshal(r *Ring, passphrase []byte, random io.Reader, logN, par int) ([]byt
 	return json.Marshal(keyDocument{Format: fileFormat, Sealed: b})
 }
 
-// openDocument gives the open form of a set.
+// openDocument returns the open form of a set.
 func openDocument(s *Set) ([]byte, error) {
 	d := keyDocument{Format: fileFormat, Keys: make([]keyRecord, len(s.keys))}
 	for i, k := range s.keys {
@@ -156,7 +156,7 @@ func openDocument(s *Set) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// sum gives the checksum of an open document.
+// sum returns the checksum of an open document.
 func (d keyDocument) sum() (string, error) {
 	d.Sum = ""
 	b, err := json.Marshal(d)
@@ -295,7 +295,7 @@ func (b *sealedBox) open(passphrase, salt []byte) (aead, error) {
 	return cipher, nil
 }
 
-// associated gives what is sealed along: everything but the box.
+// associated returns what is sealed along: everything but the box.
 func (b *sealedBox) associated() []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%s\n%s\n%s", fileFormat, b.KDF, b.LogN, b.P, b.Salt, b.Cipher, b.Nonce)
 }

@@ -30,7 +30,7 @@ type jwk struct {
 	RetiredAt *int64         `json:"stile_retired_at,omitzero"`
 }
 
-// JWKS gives the public keys of a set as a JSON Web Key Set. HS256 keys are
+// JWKS returns the public keys of a set as a JSON Web Key Set. HS256 keys are
 // secrets and never part of it.
 func (s *Set) JWKS() ([]byte, error) {
 	out := struct {
@@ -49,7 +49,7 @@ func (s *Set) JWKS() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// JWKS gives the ring's public keys, see [Set.JWKS].
+// JWKS returns the ring's public keys, see [Set.JWKS].
 func (r *Ring) JWKS() ([]byte, error) { return r.Set().JWKS() }
 
 // ParseJWKS reads the public keys of a host for verification offline. As RFC 7517

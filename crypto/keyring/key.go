@@ -96,7 +96,7 @@ func newMaterial(bytes []byte) *material {
 	return &material{open: func() *vault { return v }}
 }
 
-// NewEdDSA gives a key from its 32-byte Ed25519 seed.
+// NewEdDSA returns a key from its 32-byte Ed25519 seed.
 func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 	if len(seed) != ed25519SeedLength {
 		return nil, badKey(a.KID, "seed", fmt.Sprintf("must be %d bytes", ed25519SeedLength))
@@ -111,7 +111,7 @@ func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 	return checked(k)
 }
 
-// NewHS256 gives a key from its secret of 32…128 bytes.
+// NewHS256 returns a key from its secret of 32…128 bytes.
 func NewHS256(a Attributes, secret []byte) (*Key, error) {
 	if len(secret) < MinHS256Bytes || len(secret) > MaxHS256Bytes {
 		return nil, badKey(a.KID, "secret", fmt.Sprintf("must be %d…%d bytes", MinHS256Bytes, MaxHS256Bytes))
@@ -120,7 +120,7 @@ func NewHS256(a Attributes, secret []byte) (*Key, error) {
 	return checked(k)
 }
 
-// NewPublic gives an Ed25519 key without its private half, which can verify only. One of
+// NewPublic returns an Ed25519 key without its private half, which can verify only. One of
 // the points of small order is ERR_CONFIG: no private key belongs to them, and signatures
 // that verify under them are made without one.
 func NewPublic(a Attributes, public []byte) (*Key, error) {
@@ -134,7 +134,7 @@ func NewPublic(a Attributes, public []byte) (*Key, error) {
 	return checked(k)
 }
 
-// NewExternal gives an Ed25519 key whose private half is held elsewhere, such as
+// NewExternal returns an Ed25519 key whose private half is held elsewhere, such as
 // in a hardware module: by signs for it. A signer's failure is treated like
 // any signer's: tokens fall back to the abort-only key, receipts stay away. The
 // key file keeps only the public half of such a key.
@@ -189,7 +189,7 @@ func generate(a Attributes, prefix string, alg Alg, random io.Reader, now time.T
 	return NewEdDSA(a, fresh[:ed25519SeedLength])
 }
 
-// checked gives k if its record is within the rules.
+// checked returns k if its record is within the rules.
 func checked(k *Key) (*Key, error) {
 	if err := k.check(); err != nil {
 		return nil, err
@@ -225,22 +225,22 @@ func (a Attributes) clone() Attributes {
 	return a
 }
 
-// KID gives the key's id.
+// KID returns the key's id.
 func (k *Key) KID() string { return k.attrs.KID }
 
-// Alg gives the key's algorithm.
+// Alg returns the key's algorithm.
 func (k *Key) Alg() Alg { return k.alg }
 
-// Purpose gives what the key signs.
+// Purpose returns what the key signs.
 func (k *Key) Purpose() Purpose { return k.attrs.Purpose }
 
 // AbortOnly reports whether the key backs no action but abort.
 func (k *Key) AbortOnly() bool { return k.attrs.AbortOnly }
 
-// NotBefore gives the Unix second from which the key signs.
+// NotBefore returns the Unix second from which the key signs.
 func (k *Key) NotBefore() int64 { return k.attrs.NotBefore }
 
-// RetiredAt gives the Unix second in which the key retired or is to retire; ok is
+// RetiredAt returns the Unix second in which the key retired or is to retire; ok is
 // false for neither.
 func (k *Key) RetiredAt() (unix int64, ok bool) {
 	if k.attrs.RetiredAt == nil {
@@ -249,7 +249,7 @@ func (k *Key) RetiredAt() (unix int64, ok bool) {
 	return *k.attrs.RetiredAt, true
 }
 
-// Public gives a copy of the public key, nil for HS256.
+// Public returns a copy of the public key, nil for HS256.
 func (k *Key) Public() ed25519.PublicKey { return append(ed25519.PublicKey(nil), k.public...) }
 
 // CanSign reports whether there is something to sign with, whatever the time.
@@ -286,7 +286,7 @@ func (k *Key) signs(at int64) bool {
 	return k.attrs.NotBefore <= at && (!is || at < retired) && k.CanSign()
 }
 
-// signer gives the signer of the key.
+// signer returns the signer of the key.
 func (k *Key) signer() signer {
 	if k.outside != nil {
 		return k.outside()
@@ -297,10 +297,10 @@ func (k *Key) signer() signer {
 // heldSigner signs with material held in memory.
 type heldSigner struct{ key *Key }
 
-// KID gives the key's id.
+// KID returns the key's id.
 func (s heldSigner) KID() string { return s.key.attrs.KID }
 
-// TagBytes gives the length of the tags.
+// TagBytes returns the length of the tags.
 func (s heldSigner) TagBytes() int {
 	if s.key.alg == HS256 {
 		return sha256.Size
@@ -308,7 +308,7 @@ func (s heldSigner) TagBytes() int {
 	return ed25519.SignatureSize
 }
 
-// Sign gives the tag over message, or ErrErased.
+// Sign returns the tag over message, or ErrErased.
 func (s heldSigner) Sign(message []byte) ([]byte, error) {
 	if s.key.alg == HS256 {
 		return s.key.private.mac(message)
@@ -341,7 +341,7 @@ func (m *material) mac(message []byte) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// copy gives a copy of what a key file stores: the seed or the secret. nil once
+// copy returns a copy of what a key file stores: the seed or the secret. nil once
 // erased.
 func (m *material) copy(alg Alg) []byte {
 	v := m.open()
@@ -367,14 +367,14 @@ func (m *material) erase() {
 	v.bytes = nil
 }
 
-// without gives the record without its private half.
+// without returns the record without its private half.
 func (k *Key) without() *Key {
 	c := *k
 	c.private, c.outside = nil, nil
 	return &c
 }
 
-// retired gives the record with a retirement in the Unix second at.
+// retired returns the record with a retirement in the Unix second at.
 func (k *Key) retired(at int64) *Key {
 	c := *k
 	c.attrs.RetiredAt = &at

@@ -18,7 +18,7 @@ const (
 	ReceiptTag      = "RECEIPT_TAG"      // the signature is wrong
 )
 
-// ReceiptMessage gives the bytes that a receipt signs (docs/spec/design.md §7):
+// ReceiptMessage returns the bytes that a receipt signs (docs/spec/design.md §7):
 //
 //	stile-receipt/1 LF inc LF seq LF hash
 //

@@ -17,7 +17,7 @@ type Ring struct {
 	writing sync.Mutex // held by the caller that replaces the set
 }
 
-// New gives a ring of keys. It may be empty.
+// New returns a ring of keys. It may be empty.
 func New(keys ...*Key) (*Ring, error) {
 	s, err := NewSet(keys...)
 	if err != nil {
@@ -28,22 +28,22 @@ func New(keys ...*Key) (*Ring, error) {
 	return r, nil
 }
 
-// Set gives the present state.
+// Set returns the present state.
 func (r *Ring) Set() *Set { return r.set.Load() }
 
-// TokenKeys gives the present state as the token verifier's source of keys.
+// TokenKeys returns the present state as the token verifier's source of keys.
 func (r *Ring) TokenKeys() *Set { return r.set.Load() }
 
 // TokenKey finds the key a token names, see [Set.TokenKey].
 func (r *Ring) TokenKey(kid string) (key tokenKey, ok bool) { return r.Set().TokenKey(kid) }
 
-// TokenSigner gives the signer for tokens in force at now, or nil.
+// TokenSigner returns the signer for tokens in force at now, or nil.
 func (r *Ring) TokenSigner(now time.Time) signer { return r.Set().TokenSigner(now) }
 
-// TokenFallback gives the abort-only signer in force at now, or nil.
+// TokenFallback returns the abort-only signer in force at now, or nil.
 func (r *Ring) TokenFallback(now time.Time) signer { return r.Set().TokenFallback(now) }
 
-// ReceiptSigner gives the signer for receipts in force at now, or nil.
+// ReceiptSigner returns the signer for receipts in force at now, or nil.
 func (r *Ring) ReceiptSigner(now time.Time) signer { return r.Set().ReceiptSigner(now) }
 
 // SignReceipt signs a record's position and hash, see [Set.SignReceipt].

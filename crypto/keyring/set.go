@@ -28,7 +28,7 @@ type Set struct {
 	byKID map[string]*Key
 }
 
-// NewSet gives the set of keys. Their ids must differ.
+// NewSet returns the set of keys. Their ids must differ.
 func NewSet(keys ...*Key) (*Set, error) {
 	if len(keys) > MaxKeys {
 		return nil, &messages.Error{Code: messages.ErrConfig, Reason: "KEY", Field: "keys", Detail: fmt.Sprintf("more than %d", MaxKeys)}
@@ -60,13 +60,13 @@ func (s *Set) TokenKey(kid string) (key tokenKey, ok bool) {
 	return nil, false
 }
 
-// TokenSigner gives the signer for tokens in force at now, or nil.
+// TokenSigner returns the signer for tokens in force at now, or nil.
 func (s *Set) TokenSigner(now time.Time) signer { return s.inForce(Token, false, now) }
 
-// TokenFallback gives the abort-only signer in force at now, or nil.
+// TokenFallback returns the abort-only signer in force at now, or nil.
 func (s *Set) TokenFallback(now time.Time) signer { return s.inForce(Token, true, now) }
 
-// ReceiptSigner gives the signer for receipts in force at now, or nil.
+// ReceiptSigner returns the signer for receipts in force at now, or nil.
 func (s *Set) ReceiptSigner(now time.Time) signer { return s.inForce(Receipt, false, now) }
 
 // inForce picks among the keys that may sign now the one that began last, of

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// StatementMessage gives the bytes that a statement signs:
+// StatementMessage returns the bytes that a statement signs:
 //
 //	stile-KIND/1 LF at LF digest
 //

@@ -71,7 +71,7 @@ func checkObject(payload []byte, maxDepth int) (shape, error) {
 	return s, nil
 }
 
-// Canonicalize gives the RFC 8785 form of any JSON value: fractions, exponents
+// Canonicalize returns the RFC 8785 form of any JSON value: fractions, exponents
 // and integers of every size become the shortest text of their IEEE 754 double.
 // It refuses, with ERR_TOKEN_PARSE/BAD_JSON and the byte offset, everything that
 // is not strict I-JSON: wrong syntax, bytes that are not UTF-8, lone surrogates,

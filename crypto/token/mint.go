@@ -84,7 +84,7 @@ type ArgumentError struct {
 	HasOffset bool
 }
 
-// Error gives "argument: detail".
+// Error returns "argument: detail".
 func (e *ArgumentError) Error() string {
 	if e.HasOffset {
 		return fmt.Sprintf("magic: %s at byte %d: %s", e.Argument, e.Offset, e.Detail)
@@ -141,7 +141,7 @@ func (m *Minter) Mint(kind string, payload []byte, ttl *int64, scope Scope, now 
 	return Minted{Line: line, JTI: d.jti, KID: fallback.KID(), Fallback: true, PrimaryErr: primaryErr}, nil
 }
 
-// life gives the ttl of a token in seconds.
+// life returns the ttl of a token in seconds.
 func (m *Minter) life(ttl *int64) (int64, error) {
 	longest := seconds(m.MaxTTL, DefaultMaxTTL)
 	if ttl == nil {
@@ -153,7 +153,7 @@ func (m *Minter) life(ttl *int64) (int64, error) {
 	return *ttl, nil
 }
 
-// checkProgram gives the canonical form of a program's payload or says what is
+// checkProgram returns the canonical form of a program's payload or says what is
 // wrong with it.
 func checkProgram(payload []byte) ([]byte, error) {
 	if len(payload) > maxProgramBytes {
@@ -205,7 +205,7 @@ type draft struct {
 	ttl      int64
 }
 
-// payload gives the canonical payload: the members stand in canonical order, and
+// payload returns the canonical payload: the members stand in canonical order, and
 // every value is appended in canonical form.
 func (d *draft) payload(kid string, program []byte) []byte {
 	b := make([]byte, 0, 224+len(d.scope.SID)+len(kid)+len(program))
@@ -268,7 +268,7 @@ func (d *draft) sign(signer Signer, program []byte) (string, error) {
 	return string(line), nil
 }
 
-// lineBytes gives the length of a line from the bytes of its payload and tag.
+// lineBytes returns the length of a line from the bytes of its payload and tag.
 func lineBytes(payload, tag int) int {
 	return len(prefix+Kind+":") + strict.EncodedLen(payload) + 1 + strict.EncodedLen(tag) + len(suffix)
 }

@@ -10,7 +10,7 @@ import (
 // Member names: their repetition, and the walk over an object's members. Everything
 // here takes text that scan has accepted.
 
-// unquote gives what a string spells, from its bytes without quotes. Without
+// unquote returns what a string spells, from its bytes without quotes. Without
 // escapes that is the bytes themselves, not a copy.
 func unquote(b []byte) []byte {
 	if bytes.IndexByte(b, '\\') < 0 {
@@ -19,7 +19,7 @@ func unquote(b []byte) []byte {
 	return jsonstring.AppendMeant(make([]byte, 0, len(b)), b)
 }
 
-// stringEnd gives the index behind the string that begins with the quote at b[i].
+// stringEnd returns the index behind the string that begins with the quote at b[i].
 func stringEnd(b []byte, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {
@@ -29,7 +29,7 @@ func stringEnd(b []byte, i int) int {
 	return i + 1
 }
 
-// valueEnd gives the index behind the value that begins at b[i].
+// valueEnd returns the index behind the value that begins at b[i].
 func valueEnd(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -84,7 +84,7 @@ func members(b []byte, visit func(name, value []byte)) {
 	}
 }
 
-// repeatedName gives the offset of the first name in the text that its object
+// repeatedName returns the offset of the first name in the text that its object
 // already holds, or -1. Sorting keeps the cost of a hostile object at n·log n.
 func repeatedName(b []byte) int {
 	type place struct{ from, to int }
@@ -135,7 +135,7 @@ func repeatedName(b []byte) int {
 	return found
 }
 
-// skipBlanks gives the index of the first byte at or behind i that is no white
+// skipBlanks returns the index of the first byte at or behind i that is no white
 // space.
 func skipBlanks(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {

@@ -48,7 +48,7 @@ type entry struct {
 	newer      int32
 }
 
-// NewReplaySet gives an empty set for at most capacity entries that each live
+// NewReplaySet returns an empty set for at most capacity entries that each live
 // for ttl. Zero means the default. The ttl must be at least token.max_ttl +
 // key.grace, see [ReplayTTL].
 func NewReplaySet(capacity int, ttl time.Duration) *ReplaySet {
@@ -113,7 +113,7 @@ func (r *ReplaySet) purge(unix int64) {
 	}
 }
 
-// find gives the entry of jti, or none.
+// find returns the entry of jti, or none.
 func (r *ReplaySet) find(jti string) int32 {
 	if r.index != nil {
 		if i, ok := r.index[jti]; ok {

@@ -106,7 +106,7 @@ type Check struct {
 // Valid reports whether the line is a token that may decide the turn.
 func (c Check) Valid() bool { return c.Failure == "" }
 
-// FailureReason gives CODE/DETAIL, the form of verification_failure_reason
+// FailureReason returns CODE/DETAIL, the form of verification_failure_reason
 // (docs/spec/aeiou.md §10, §17); "" for a valid token.
 func (c Check) FailureReason() string {
 	if c.Failure == "" {
@@ -179,18 +179,18 @@ func Verify(line []byte, scope Scope, keys KeySource, replay *ReplaySet, policy 
 	return c
 }
 
-// fail gives the check with its verdict.
+// fail returns the check with its verdict.
 func (c Check) fail(code messages.Code, reason string) Check {
 	c.Failure, c.Reason = code, reason
 	return c
 }
 
-// retention gives how many seconds a key verifies behind its retirement.
+// retention returns how many seconds a key verifies behind its retirement.
 func (p Policy) retention() int64 {
 	return seconds(p.MaxTTL, DefaultMaxTTL) + seconds(p.Grace, DefaultGrace)
 }
 
-// seconds gives d, or def for a zero d, in whole seconds, rounded up; a negative d
+// seconds returns d, or def for a zero d, in whole seconds, rounded up; a negative d
 // is none.
 func seconds(d, def time.Duration) int64 {
 	if d == 0 {

@@ -52,7 +52,7 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 	return b.String()
 }
 
-// Render gives the transcript, the input, and for each earlier turn of the run what the
+// Render returns the transcript, the input, and for each earlier turn of the run what the
 // model wrote, what came of it, and what the user said meanwhile.
 func (Dialect) Render(p messages.Projection) []messages.Message {
 	var out []messages.Message

@@ -41,7 +41,7 @@ var slips = map[string]int{"17 rum": -96, "31 biscuit": +40, "44 water": -25}
 // landfalls are the days on which something came on board.
 var landfalls = map[string]int{"23 water": 1200, "23 beef": 300, "39 pease": 240, "39 biscuit": 500, "39 water": 900}
 
-// book gives the whole file.
+// book returns the whole file.
 func book() string {
 	var b strings.Builder
 	b.WriteString("day,item,unit,in,out,left,keeper\n")

@@ -146,7 +146,7 @@ func (c *Client) Allows(origin string) bool { return c != nil && slices.Contains
 
 var errPlain = errors.New("plain HTTP goes to this machine alone; use https")
 
-// judge says whether a connection to an address may be made.
+// judge returns why a connection to an address must not be made, nil if it may.
 func (c *Client) judge(address string, plain bool) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -114,7 +114,7 @@ func try(jws *jose.JSONWebSignature, kid string, keys []jose.JSONWebKey) (payloa
 	return nil, named
 }
 
-// current gives the keys: those known while they are fresh, and with more set those the
+// current returns the keys: those known while they are fresh, and with more set those the
 // issuer has now, unless it was asked a moment ago.
 func (k *keySet) current(ctx context.Context, more bool) ([]jose.JSONWebKey, error) {
 	k.mu.Lock()

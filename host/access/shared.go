@@ -323,7 +323,7 @@ func (h *hostTokens) change(ctx context.Context, t *Tokens, do func(*file) error
 	return h.read(ctx, t)
 }
 
-// list gives the tokens as the database has them.
+// list returns the tokens as the database has them.
 func (h *hostTokens) list(ctx context.Context) (all []Token, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()

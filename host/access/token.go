@@ -318,7 +318,7 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 	}
 	now := t.now().UTC().Truncate(time.Second)
 	if !w.Expires.IsZero() && !w.Expires.After(now) {
-		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "expires", Detail: "is not to come"}
+		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "expires", Detail: "must be in the future"}
 	}
 	secret, tok, err = fresh()
 	if err != nil {
@@ -523,7 +523,7 @@ func (t *Tokens) Revoke(r Revocation) (gone, left []Token, err error) {
 	return gone, left, err
 }
 
-// List gives all tokens, in the order in which they were made.
+// List returns all tokens, in the order in which they were made.
 func (t *Tokens) List() ([]Token, error) {
 	if t.hosts != nil {
 		return t.hosts.list(context.Background())

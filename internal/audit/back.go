@@ -30,7 +30,7 @@ func ParsePlace(s string) (p Place, ok bool) {
 	return p, bad == nil && worse == nil && p.File > 0 && p.Offset >= 0
 }
 
-// Back gives the lines in front of a place to each, the last one first and without its end, until
+// Back passes the lines in front of a place to each, the last one first and without its end, until
 // each returns false, the log begins, or some bytes were read: most, and the rest of a line.
 // It returns the place to go on at; ok is false where nothing lies in front of it. The log begins
 // behind a file that was moved away.

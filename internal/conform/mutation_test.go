@@ -96,7 +96,7 @@ func with(members object, member string, value any) {
 }
 
 // Each mutation changes one member of the first case it applies to, and exactly
-// that case must fail. apply says whether it applies.
+// that case must fail. apply reports whether it applies.
 var mutations = []struct {
 	name, file string
 	apply      func(c object) bool

@@ -70,7 +70,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 		return "", &tools.Ceased{Reason: "it never began"}
 	}
 	run, err := d.submit(ctx, in)
-	feed := d.call.Host.Feed != nil // nobody tries again, or needs a record of the child
+	feed := d.call.Host.Feed != nil // the feed is not tried again, and needs no record of the child
 	if err != nil {
 		if d.Host.Stopping() && !feed { // no answer: the next owner of the parent tries again
 			<-ctx.Done()

@@ -95,7 +95,7 @@ func inOrder(a, b messages.UnitID) int {
 	return cmp.Or(cmp.Compare(a.Turn, b.Turn), cmp.Compare(a.N, b.N))
 }
 
-// complete gives the rest of a unit's text from its record.
+// complete yields the rest of a unit's text from its record.
 func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(messages.Update) bool) bool {
 	id, err := messages.ParseUnitID(b.Unit)
 	if err != nil {

@@ -117,7 +117,7 @@ func (p *Pool) end() {
 	}
 }
 
-// after gives the worker's next function, and nil when it is to end. What was
+// after returns the worker's next function, and nil when it is to end. What was
 // handed to a worker that was leaving comes before what is deferred: the first is
 // an actor's messages, the second may be a whole reply.
 func (p *Pool) after(w *Worker) func(*Worker) {

@@ -113,9 +113,9 @@ func WriteCheckpoint(ctx context.Context, store journal.Store, by Signer, now ti
 	return c, out.Flush()
 }
 
-// ReadCheckpoint reads a checkpoint and gives its heads, one by one, to each, which may be
-// nil. What it says counts when Check has accepted it. ERR_CONFIG names the line that is none
-// of a checkpoint; a checkpoint without its last line was cut.
+// ReadCheckpoint reads a checkpoint and calls each, which may be nil, with its heads, one by
+// one. What it says counts when Check has accepted it. ERR_CONFIG names the first line that is not
+// one of a checkpoint; a checkpoint without its last line was cut.
 func ReadCheckpoint(r io.Reader, each func(sid string, inc messages.Incarnation, head journal.Anchor) error) (c Checkpoint, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxCheckpointLine), maxCheckpointLine)

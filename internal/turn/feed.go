@@ -219,7 +219,7 @@ func (m *Machine) wantFeed(name string) {
 	m.do(&FetchFeeds{Ident: f.Ident, Run: m.state.Open.Run, Names: []string{id}})
 }
 
-// lookup returns what the turn has of a feed or variable. there says whether it can be
+// lookup returns what the turn has of a feed or variable. there reports whether it can be
 // fetched.
 func (m *Machine) lookup(id string, there bool) (string, plan.Status) {
 	if m.flight == nil {

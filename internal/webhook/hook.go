@@ -167,7 +167,7 @@ func (e *endpoint) judge(address string) error {
 	return publicnet.Judge(address)
 }
 
-// sign gives the header webhook-signature of a message.
+// sign returns the header webhook-signature of a message.
 func sign(secrets [][]byte, id string, at time.Time, body string) string {
 	var all []string
 	for _, key := range secrets {

@@ -401,7 +401,7 @@ func (s *Sender) begin(ctx context.Context, sending *sync.WaitGroup) (next time.
 	return next
 }
 
-// take gives a letter that is due, of each tenant in turn; else nil and when one is.
+// take returns a letter that is due, of each tenant in turn; else nil and when one is.
 func (h *line) take(now time.Time) (_ *letter, soonest time.Time) {
 	for range len(h.turn) {
 		tenant := h.turn[0]

@@ -32,7 +32,7 @@ import (
 //	silence                                       TestSessionSilence, TestLiveSilence, Refused "silence"
 //	a cut at every byte                           TestSessionCutAnywhere, TestLiveCutAnywhere
 //	another session's response or handle          tests: TestResumeKeepsSessionsApart
-//	a handle that is none                         TestLiveHandles, TestLiveGoesOnOverAnother
+//	an invalid handle                             TestLiveHandles, TestLiveGoesOnOverAnother
 //	a key that is refused in the middle           S R LFails, tests: TestAutoFallsBackForNothingElse
 //	a network that is gone for a minute           Bad, tests: TestResumeWithoutNetwork
 //	death in every state                          talk: TestDeath

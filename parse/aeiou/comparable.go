@@ -2,7 +2,7 @@ package aeiou
 
 import "strings"
 
-// Comparable gives an emission without its token candidates, which a program that
+// Comparable returns an emission without its token candidates, which a program that
 // runs again mints anew (docs/spec/design.md §7). It implements turn.Comparer.
 func (Dialect) Comparable(text string) string {
 	if !strings.Contains(text, candidatePrefix) {

@@ -118,7 +118,7 @@ func (f fault) err(b []byte) *messages.Error {
 	}
 }
 
-// place gives the 1-based line and byte column of an offset.
+// place returns the 1-based line and byte column of an offset.
 func place(b []byte, off int) (line, col int) {
 	head := b[:min(off, len(b))]
 	return 1 + bytes.Count(head, []byte{'\n'}), off - bytes.LastIndexByte(head, '\n')
@@ -279,7 +279,7 @@ func tooBig(offset, limit int) fault {
 	return fault{code: messages.ErrEnvSize, offset: offset, detail: fmt.Sprintf("the envelope is larger than %d bytes", limit)}
 }
 
-// stray gives the offset of the first byte that keeps b from being blank lines.
+// stray returns the offset of the first byte that keeps b from being blank lines.
 func stray(b []byte) int {
 	for i, c := range b {
 		if !isBlank(c) && c != '\n' {

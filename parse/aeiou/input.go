@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// CheckInput gives a submit as USERDATA (docs/spec/design.md §10), so that Text is empty
+// CheckInput returns a submit as USERDATA (docs/spec/design.md §10), so that Text is empty
 // and Userdata set in what it returns. A text that is a JSON object with subject
 // and fields is taken as it is; any other text m becomes
 // {"subject":"message","fields":{"text":m}}.

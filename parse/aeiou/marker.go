@@ -116,7 +116,7 @@ func nextMark(b []byte, from int) (m mark, ok bool) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
 
-// overlongLine gives the offset of the first line of b with more than
+// overlongLine returns the offset of the first line of b with more than
 // MaxLineBytes, or -1. A window one byte longer than the limit that holds an LF
 // holds no overlong line before it, so it steps by windows, not by lines.
 func overlongLine(b []byte) int {

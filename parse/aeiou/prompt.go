@@ -43,7 +43,7 @@ func (d Dialect) Primer(tools []messages.ToolSpec) string {
 	return b.String()
 }
 
-// Render gives the primer and one author message: an envelope with the turn's
+// Render returns the primer and one author message: an envelope with the turn's
 // USERDATA, the previous turn's streams and an empty command block
 // (docs/spec/design.md §10). Transcript items are not used, the streams are this dialect's history. A
 // last error follows behind END, where no parser looks. Lints of composing are in
@@ -97,7 +97,7 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	}
 }
 
-// validUTF8 gives b itself, or a copy with U+FFFD for what is not UTF-8.
+// validUTF8 returns b itself, or a copy with U+FFFD for what is not UTF-8.
 func validUTF8(b []byte) []byte {
 	if utf8.Valid(b) {
 		return b

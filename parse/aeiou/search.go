@@ -52,7 +52,7 @@ func (s *search) reply() found {
 	return got
 }
 
-// walk searches lines. markers says whether lines of the envelope may be met: inside its
+// walk searches lines. markers reports whether lines of the envelope may be met: inside its
 // ACTIONS they are none.
 func (s *search) walk(at, hi int, markers bool) found {
 	from := at
@@ -128,7 +128,7 @@ func (s *search) walk(at, hi int, markers bool) found {
 	return s.none(from, hi)
 }
 
-// around gives the program with what stands around it.
+// around returns the program with what stands around it.
 func (s *search) around(ended bool, m mark) found {
 	got := *s.program
 	if s.stray >= 0 {
@@ -147,7 +147,7 @@ func (s *search) around(ended bool, m mark) found {
 	return got
 }
 
-// open gives a program whose end is missing: the interpreter says what is wrong with it,
+// open returns a program whose end is missing: the interpreter says what is wrong with it,
 // and where.
 func (s *search) open(lo, stop int) found {
 	got := found{lo: lo, hi: stop}
@@ -361,7 +361,7 @@ func quoted(b []byte, i, next int) (last, _ int) {
 // thoughts are the tags in which models reason aloud.
 var thoughts = []string{"think", "thinking", "thought", "thoughts", "reasoning", "analysis"}
 
-// opensThought gives the tag with which a line opens a thought.
+// opensThought returns the tag with which a line opens a thought.
 func opensThought(text []byte) string {
 	if len(text) < 3 || text[0] != '<' {
 		return ""

@@ -26,7 +26,7 @@ func (d Dialect) shown(out []byte) []byte {
 	return b
 }
 
-// actionOf is ": " and the action of a token, "" for a line that is none. The payload is the
+// actionOf is ": " and the action of a token, "" for a line without one. The payload is the
 // host's canonical JSON, and nothing is allocated to look into it: a prompt has a token in
 // most turns.
 func actionOf(line []byte) string {

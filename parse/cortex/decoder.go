@@ -348,7 +348,7 @@ func (d *decoder) take(text []byte, n int) {
 	d.blank = lineStart(text, d.blank)
 }
 
-// segment reads whole characters from off on. blank says whether only spaces and tabs precede
+// segment reads whole characters from off on. blank reports whether only spaces and tabs precede
 // them on their line. Text goes out in one piece up to a tag that means something in the
 // current state; one that only looks like a tag does not cut it.
 func (d *decoder) segment(seg []byte, off int64, blank bool) {

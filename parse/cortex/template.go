@@ -162,7 +162,7 @@ func (l *definitionLoader) take(field string) string {
 	return v
 }
 
-// text gives the meaning of a field that must be a string; ok is false for another value.
+// text returns the meaning of a field that must be a string; ok is false for another value.
 func (l *definitionLoader) text(field string) (text []byte, ok bool) {
 	v, has := l.template.fields[field]
 	if !has {
@@ -375,7 +375,7 @@ func (l *definitionLoader) pattern(field, v string) pattern {
 type piece struct {
 	text  string
 	place bool
-	bad   bool // "%{" that is none
+	bad   bool // "%{" that begins no placeholder
 }
 
 // pieces cuts a text at its placeholders.

@@ -23,7 +23,7 @@ func leftover(p []byte) (whole, may bool) {
 // maxLeftoverTag bounds a tag that says nothing.
 const maxLeftoverTag = 40
 
-// leftoverTag gives the length of a tag that says nothing, 0 for none; may says that p ends
+// leftoverTag returns the length of a tag that says nothing, 0 for none; may says that p ends
 // within one.
 func leftoverTag(p []byte) (n int, may bool) {
 	for _, form := range []struct{ open, shut string }{{"</action", ">"}, {"<|", "|>"}, {"</s", ">"}} {

@@ -68,7 +68,7 @@ func (x Dialect) render(p *messages.Projection) []messages.Message {
 	return out
 }
 
-// read gives a turn of the run as judge wants it, from the reply as the model wrote it.
+// read returns a turn of the run as judge wants it, from the reply as the model wrote it.
 func (x Dialect) read(r *messages.Reply) reply {
 	return reply{text: x.shown(r.Text), finish: r.Finish, calls: r.Calls, errors: r.Errors}
 }

@@ -145,7 +145,7 @@ func (s *stripper) push(p []byte, at int64) {
 // wholeLines is how much text is looked at as a whole at least.
 const wholeLines = 64
 
-// ahead gives the place of the first c of p[i:], len(p) for none. Who keeps it, until
+// ahead returns the place of the first c of p[i:], len(p) for none. Who keeps it, until
 // it is behind i, looks at each byte once.
 func ahead(p []byte, i int, c byte) int {
 	if n := bytes.IndexByte(p[i:], c); n >= 0 {
@@ -170,7 +170,7 @@ func folds(p []byte) bool {
 	return true
 }
 
-// begins gives the place of the first token prefix in a line, -1 for none.
+// begins returns the place of the first token prefix in a line, -1 for none.
 func (s *stripper) begins(line []byte) int {
 	if !s.loose {
 		return bytes.Index(line, []byte(tokenPrefix))
@@ -489,7 +489,7 @@ func (c *cursor) to(line []byte, i int) {
 	}
 }
 
-// next gives the first ">" at or behind i with a parity of quotes before it.
+// next returns the first ">" at or behind i with a parity of quotes before it.
 func (c *cursor) next(line []byte, i, parity int) int {
 	for ; c.i < len(line); c.i++ {
 		switch line[c.i] {

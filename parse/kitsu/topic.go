@@ -42,7 +42,7 @@ func topic(query, last string) (word string, same bool) {
 	return "", false
 }
 
-// skipLetters gives the place of the first character of s[i:] that is no letter, and of
+// skipLetters returns the place of the first character of s[i:] that is no letter, and of
 // the letters before it how many bytes of last they are, ignoring case; -1 if they are
 // not what last begins with.
 //
@@ -109,7 +109,7 @@ func skipLetters(s string, i int, last string) (end, k int) {
 	return i, k
 }
 
-// match gives the place behind the character at last[k:] if that is a letter, ignoring
+// match returns the place behind the character at last[k:] if that is a letter, ignoring
 // case, and -1 if it is not.
 func match(last string, k int, letter rune) int {
 	if k == len(last) {
@@ -122,7 +122,7 @@ func match(last string, k int, letter rune) int {
 	return k + n
 }
 
-// findSpace gives the place of the first white space of s[i:], and its size; len(s)
+// findSpace returns the place of the first white space of s[i:], and its size; len(s)
 // and 0 for none.
 func findSpace(s string, i int) (at, size int) {
 	for ; i < len(s); i++ {
@@ -179,7 +179,7 @@ var (
 	foldPage, foldBy = findFolds()
 )
 
-// fold gives the character that stands for r and its other cases: the lower case of
+// fold returns the character that stands for r and its other cases: the lower case of
 // the upper case of its lower case. So "ſ" is "s", and "ς" is "σ".
 func fold(r rune) rune {
 	if p := uint32(r) / 64; p < foldPages {

@@ -45,7 +45,7 @@ func (Dialect) Traits() messages.Traits {
 // Primer returns "": there is nothing to teach.
 func (Dialect) Primer([]messages.ToolSpec) string { return "" }
 
-// Render gives the transcript and then the input, its text or else its USERDATA
+// Render returns the transcript and then the input, its text or else its USERDATA
 // verbatim. Tools and a last error have no place in plain talk.
 func (d Dialect) Render(p messages.Projection) []messages.Message {
 	out := make([]messages.Message, 0, len(p.History)+1)
@@ -84,7 +84,7 @@ func (d Dialect) Decide(f messages.Facts) messages.Verdict {
 	return messages.Verdict{Decision: messages.Done, Token: -1}
 }
 
-// silent tells a reply that is to be asked for again: it has no answer.
+// silent reports whether a reply has no answer, so that the model is asked again.
 func (d Dialect) silent(f messages.Facts) bool {
 	if d.Rendering < 2 || !d.Forgive.Has(parse.HabitSilence) {
 		return false

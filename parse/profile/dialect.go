@@ -39,7 +39,7 @@ func (Dialect) CheckInput(in messages.Input) (messages.Input, error) {
 	return in, err
 }
 
-// Render gives the request as one message, JSON that no text in it gets out of.
+// Render returns the request as one message, JSON that no text in it gets out of.
 func (Dialect) Render(p messages.Projection) []messages.Message {
 	r, err := Decode(p.Userdata)
 	if err != nil { // CheckInput refuses it

@@ -67,7 +67,7 @@ func (w *Workspace) Below(names ...string) (*Workspace, error) {
 			return bad("a folder in it cannot be opened", err)
 		}
 		if !info.IsDir() {
-			return bad("what is in the place of a folder in it is none", nil)
+			return bad("a folder in it is something else", nil)
 		}
 	}
 	root, err := w.root.OpenRoot(at)
@@ -99,7 +99,7 @@ func Forget(dir string, names ...string) error {
 			return nil
 		}
 		if err == nil && !info.IsDir() {
-			return bad("what is in the place of a folder in it is none", nil)
+			return bad("a folder in it is something else", nil)
 		}
 		if err != nil {
 			return bad("a folder in it cannot be opened", err)

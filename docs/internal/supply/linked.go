@@ -42,7 +42,7 @@ const (
 // terms names files with terms. AUTHORS and PATENTS are not asked for by any licence.
 var terms = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice)([-._].*)?$`)
 
-// linked gives the modules, sorted by path, that have packages in the command at pkg: on
+// linked returns the modules, sorted by path, that have packages in the command at pkg: on
 // any of the platforms, with their texts. The main module is not among them.
 func linked(dir, pkg string) ([]module, error) {
 	type found struct{ version, dir string }

@@ -55,7 +55,7 @@ func outdated(out io.Writer, rows []row) error {
 	return nil
 }
 
-// moduleOf gives the module of a command.
+// moduleOf returns the module of a command.
 func moduleOf(path string) string {
 	module, _, _ := strings.Cut(path, "/cmd/")
 	return module

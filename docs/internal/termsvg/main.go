@@ -56,7 +56,7 @@ func run(in io.Reader, out io.Writer, title, keep string, width int) error {
 	return w.Flush()
 }
 
-// read gives the paragraphs: runs of lines between empty ones.
+// read returns the paragraphs: runs of lines between empty ones.
 func read(in io.Reader) (all [][]string, err error) {
 	var open []string
 	sc := bufio.NewScanner(in)
@@ -79,7 +79,7 @@ func read(in io.Reader) (all [][]string, err error) {
 // omitted leads the lines that say what is left out.
 const omitted = "  … "
 
-// pick gives the lines to show.
+// pick returns the lines to show.
 func pick(paragraphs [][]string, keep string) ([]string, error) {
 	limits := map[string]limit{}
 	for word := range strings.SplitSeq(keep, ",") {
@@ -162,7 +162,7 @@ var prose = map[string]bool{"says": true, "thought": true, "HALT": true}
 // indent is where the text of a line begins, behind its label.
 const indent = "           "
 
-// fit gives a line in the columns there are: a line of prose wrapped at its words, any
+// fit returns a line in the columns there are: a line of prose wrapped at its words, any
 // other cut.
 func fit(line string, width int) []string {
 	label, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")

@@ -146,7 +146,7 @@ func packageOf(fn string) string {
 	return strings.ReplaceAll(fn, "%2e", ".") // a dot in the last element of a path
 }
 
-// owners gives the module of a package: of those in the binary the one with the longest
+// owners returns the module of a package: of those in the binary the one with the longest
 // path, else Go itself. The package main is the main module's.
 func owners(info *buildinfo.BuildInfo) func(pkg string) string {
 	mods := []string{info.Main.Path}

@@ -247,12 +247,12 @@ func (r *Reply) ofText(kind string, delta, text *string) Event {
 	return Event{kind, partEvent{Type: kind, Seq: r.next(), Item: r.item(), Delta: delta, Text: text, Logprobs: &[]struct{}{}}}
 }
 
-// Begin gives the first events of a stream.
+// Begin returns the first events of a stream.
 func (r *Reply) Begin() []Event {
 	return []Event{r.state("response.created", r.response(inProgress)), r.state("response.in_progress", r.response(inProgress))}
 }
 
-// open gives the events in front of the text.
+// open returns the events in front of the text.
 func (r *Reply) open() []Event {
 	if r.opened {
 		return nil
@@ -263,14 +263,14 @@ func (r *Reply) open() []Event {
 	return []Event{r.ofItem("response.output_item.added", r.message(inProgress)), r.ofPart("response.content_part.added", &empty)}
 }
 
-// Grow gives the events of a piece of text.
+// Grow returns the events of a piece of text.
 func (r *Reply) Grow(piece string) []Event {
 	events := r.open()
 	r.text = append(r.text, piece...)
 	return append(events, r.ofText("response.output_text.delta", &piece, nil))
 }
 
-// End gives the last events of a run that is not halted.
+// End returns the last events of a run that is not halted.
 func (r *Reply) End(o Outcome) []Event {
 	events := r.open()
 	v := r.ended(&o)
@@ -283,7 +283,7 @@ func (r *Reply) End(o Outcome) []Event {
 	return append(events, r.state(kind, v))
 }
 
-// Fail gives the last events of a stream that ends with an error. Its text so far is the
+// Fail returns the last events of a stream that ends with an error. Its text so far is the
 // response's output. A client that has read of a failure and of no output asks again (the AI
 // SDK), so that there is output, if an empty one.
 func (r *Reply) Fail(code, kind, detail string) []Event {

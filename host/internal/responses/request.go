@@ -306,7 +306,7 @@ func (q *Request) input(raw json.RawMessage) error {
 	return nil
 }
 
-// read gives what an item says; nil is one that says nothing to an agent.
+// read returns what an item says; nil is one that says nothing to an agent.
 func (it *item) read(at string, last bool) (*Item, error) {
 	switch it.Type {
 	case "", "message":

@@ -22,7 +22,7 @@ type Placeholder struct {
 }
 
 // NextPlaceholder finds the leftmost placeholder of s that begins at or after
-// from. Everything that is none stays text (§6.5). Time is linear in the text
+// from. All other text stays as it is (§6.5). Time is linear in the text
 // passed over.
 func NextPlaceholder(s string, from int) Placeholder {
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Over says whether an attempt at an action was ended from outside, and how.
+// Over is how an attempt at an action was ended from outside, if it was.
 type Over int
 
 // The ways.

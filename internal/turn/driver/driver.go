@@ -116,7 +116,7 @@ func (d *Driver) Queue(in turn.Input) {
 // Queued reports whether inputs wait that effects have brought about.
 func (d *Driver) Queued() bool { return d.work != nil && d.work.head < len(d.work.queued) }
 
-// Next is what the loop does next. followed says whether a client follows the session's
+// Next is what the loop does next. followed reports whether a client follows the session's
 // updates; it counts only while Awaited.
 func (d *Driver) Next(followed bool) Op {
 	w := d.work

@@ -60,7 +60,7 @@ func FeedOf(link *messages.ParentLink) (feed string, ok bool) {
 }
 
 // UnawaitedRuns returns the runs that are open in the session of a feed when it is woken, and
-// that nothing has cancelled. Whoever fetched the feed has gone with the process: the next fetch
+// that nothing has cancelled. What fetched the feed has gone with the process: the next fetch
 // asks anew.
 func UnawaitedRuns(state *turn.State) (runs []int64) {
 	if open := state.Open; open != nil && open.Cancel == nil {

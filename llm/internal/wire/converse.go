@@ -265,7 +265,7 @@ func (s *session) event(events Events, a arrival, r *Reply) {
 		var e struct {
 			Status Count `json:"status"`
 		}
-		_ = Decode(a.data, &e) // a status that is none is none
+		_ = Decode(a.data, &e) // an invalid status is no status
 		f := refused.failure(int(e.Status.N), 0)
 		r.failed = &f
 		return

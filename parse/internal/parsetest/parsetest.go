@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Cut gives a reply in random pieces, some of them empty. draw gives a number from 0 to
+// Cut returns a reply in random pieces, some of them empty. draw gives a number from 0 to
 // below n, as rand.IntN does.
 func Cut(draw func(n int) int, reply []byte) (pieces [][]byte) {
 	most := 1 + draw(40+len(reply)/50)
@@ -25,7 +25,7 @@ func Cut(draw func(n int) int, reply []byte) (pieces [][]byte) {
 	return pieces
 }
 
-// Pieces gives a reply in pieces of n bytes; the last one may be shorter.
+// Pieces returns a reply in pieces of n bytes; the last one may be shorter.
 func Pieces(reply []byte, n int) (pieces [][]byte) {
 	for len(reply) > 0 {
 		k := min(n, len(reply))

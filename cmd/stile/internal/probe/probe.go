@@ -167,7 +167,7 @@ func (p *Probe) ask(ctx context.Context, rt *stile.Runtime, sid string, q *Quest
 	return f, nil
 }
 
-// judge says whether the question was answered.
+// judge records whether the question was answered.
 func (f *Finding) judge(q *Question, detail string) {
 	missing := slices.DeleteFunc(slices.Clone(q.Words), func(w string) bool {
 		return strings.Contains(strings.ToLower(f.Answer), strings.ToLower(w))

@@ -116,7 +116,7 @@ func shown(t messages.ToolSpec) string {
 	return "the tool " + t.Name + " with " + strings.Join(args, " and ")
 }
 
-// example gives "name = value" for the parameters that must be given, in their order; ok is
+// example returns "name = value" for the parameters that must be given, in their order; ok is
 // false when one is no scalar.
 func example(schema string) (args []string, ok bool) {
 	if schema == "" {
