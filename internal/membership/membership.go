@@ -76,6 +76,7 @@ type Member struct {
 	cfg    Config
 	began  time.Time
 	term   lease.Term   // until Start
+	ends   time.Time    // when the next lease of another host ends, if it is not renewed; of renew alone
 	until  atomic.Int64 // up to which the lease is held, since began; 0 without one
 	id     atomic.Pointer[uuid.UUID]
 	others atomic.Pointer[[]lease.Host] // at the last renewal, this host included
@@ -190,6 +191,7 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 	m.others.Store(&hosts)
 	self := m.ID()
 	var dead []uuid.UUID
+	m.ends = time.Time{}
 	for i := range hosts {
 		switch h := &hosts[i]; {
 		case h.ID == self:
@@ -198,6 +200,11 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 			}
 		case !h.Live():
 			dead = append(dead, h.ID)
+		default:
+			// The answer came after the database read its clock: by then the lease is over there, too.
+			if end := time.Now().Add(h.Left + endMargin); m.ends.IsZero() || end.Before(m.ends) {
+				m.ends = end
+			}
 		}
 	}
 	if m.drains.Load() {
@@ -208,9 +215,23 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 		return
 	}
 	select {
-	case m.dead <- dead:
-	default: // it is at it
+	case <-m.dead: // an older list
+	default:
 	}
+	m.dead <- dead // nothing else sends
+}
+
+// endMargin is added to the end of another host's lease: the database tells it in microseconds.
+const endMargin = time.Millisecond
+
+// next is when to renew: as the lease wants it, or at the end of another host's, if that does not
+// renew its own. A host that lives renews before, so only the end of a dead one is waited for.
+func (m *Member) next(term *lease.Term) time.Time {
+	next := term.Next()
+	if !m.ends.IsZero() && m.ends.Before(next) {
+		return m.ends
+	}
+	return next
 }
 
 // ID is this host's.
@@ -291,7 +312,7 @@ func (m *Member) listen() {
 
 // renew keeps the lease until the member leaves.
 func (m *Member) renew(term lease.Term) {
-	next, sent, told := term.Next(), time.Now(), false
+	next, sent, told := m.next(&term), time.Now(), false
 	for m.rests(next, sent) {
 		if !term.Held(time.Now()) {
 			m.lose()
@@ -299,7 +320,7 @@ func (m *Member) renew(term lease.Term) {
 			if term, ok = m.rejoin(); !ok {
 				return
 			}
-			next, told = term.Next(), false
+			next, told = m.next(&term), false
 			continue
 		}
 		sent = time.Now()
@@ -323,7 +344,7 @@ func (m *Member) renew(term lease.Term) {
 			m.cfg.Count(Renewed)
 			term.Renewed(sent)
 			m.note(&term, now, hosts)
-			next = term.Next()
+			next = m.next(&term)
 			if m.drains.Load() && !told {
 				told = m.tells(&term)
 			}

@@ -590,3 +590,38 @@ func TestNoticesAreGathered(t *testing.T) {
 		leave(t, a)
 	})
 }
+
+// What a host leaves that dies is taken up at the end of its lease, whenever the others renew theirs;
+// and hosts that live renew no more often for that.
+func TestTakenAtTheEnd(t *testing.T) {
+	for _, after := range []time.Duration{1, 130 * time.Millisecond, 260 * time.Millisecond, 499 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newTable()
+			a := d.join(t, "a")
+			time.Sleep(after)
+			b := d.join(t, "b")
+			if err := a.Claim(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // notices of who has come cause renewals
+			before := b.renewed.Load()
+			time.Sleep(time.Minute)
+			if n := b.renewed.Load() - before; n < 119 || n > 121 {
+				t.Errorf("%d renewals in a minute", n)
+			}
+			a.stop()
+			a.work.Wait()
+			d.mu.Lock()
+			left := d.hosts[a.ID()].until.Sub(d.now())
+			d.mu.Unlock()
+			died := time.Now()
+			if sid := <-b.taken; sid != "s" {
+				t.Errorf("takes %s", sid)
+			}
+			if late := time.Since(died) - left; late < 0 || late > 2*endMargin {
+				t.Errorf("taken %v behind the end of the lease", late)
+			}
+			leave(t, b)
+		})
+	}
+}
