@@ -1,14 +1,31 @@
 package kitsu
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
+
+// around are the characters that models put around a token: emphasis, backticks, marks of a
+// list or a quotation, brackets, a full stop.
+const around = " \t\r\n*_`~->.\"'()[]"
+
+// label is what models write in front of a token, in any case.
+const label = "action:"
 
 // leftover judges what is shown of a reply: whether it is, whole, what models put around a
-// token and says nothing (emphasis, backticks, a closing tag, a template's own token), and
-// whether it may still become that.
+// token and says nothing (the characters of around, label, a closing tag, a template's own
+// token), and whether it may still become that.
 func leftover(p []byte) (whole, may bool) {
 	for len(p) > 0 {
-		if bytes.IndexByte([]byte(" \t\r\n*_`~"), p[0]) >= 0 {
+		if strings.IndexByte(around, p[0]) >= 0 {
 			p = p[1:]
+			continue
+		}
+		if k := min(len(p), len(label)); strings.EqualFold(string(p[:k]), label[:k]) {
+			if k < len(label) {
+				return false, true
+			}
+			p = p[k:]
 			continue
 		}
 		n, may := leftoverTag(p)
