@@ -102,12 +102,21 @@ func hostProcess(dir string) error {
 	if os.Getenv(observeEnv) == observeAll { // as stile serve logs, to nowhere
 		log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.InfoLevel))
 	}
-	rt, err := stile.New(ctx, stile.Config{Dir: dir, Agents: agents, Log: log})
+	cfg, door := stile.Config{Dir: dir, Agents: agents, Log: log}, host.Config{Agents: agents, Log: log}
+	if url := os.Getenv(sharedEnv); url != "" {
+		left, err := share(ctx, url, &cfg, &door)
+		if err != nil {
+			return err
+		}
+		defer left()
+	}
+	rt, err := stile.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer tuned()()
-	srv, err := host.New(host.Config{Runtime: rt, Agents: agents, Log: log})
+	door.Runtime = rt
+	srv, err := host.New(door)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type cluster struct {
 	proofs forward.Verifier
 	client *forward.Client
 	spread *spread // nil where sessions begin here
+	owners guesses
 }
 
 func (s *Server) newCluster() (*cluster, error) {

@@ -48,6 +48,7 @@ type proxy struct {
 	named   bool      // the client names the session that it begins
 	wants   string    // what this host wants by it
 	leaves  bool      // the host that runs the session gives it up behind its turn
+	guessed bool      // a guess of who runs the session was tried
 	found   *redirect // of the last attempt here
 }
 
@@ -154,6 +155,15 @@ func (t *proxy) attempt(in bool) outcome {
 	if t.sid == "" && !s.draining.Load() {
 		return t.locally()
 	}
+	if t.pattern == submitPattern && !t.guessed && !t.resumed && !s.draining.Load() {
+		t.guessed = true // a host takes a submit with the session's lease alone: a wrong guess does nothing
+		if p, ok := t.c.owners.guess(t.sid, s.rt.Peers()); ok {
+			if out := t.at(p); out != elsewhere {
+				return out
+			}
+			t.c.owners.forget(t.sid)
+		}
+	}
 	if t.sid != "" && (t.asks || t.resumed) {
 		owner, ok, err := s.rt.Owner(t.r.Context(), t.sid)
 		t.leaves = err == nil && ok && (owner.Draining || owner.Self && s.draining.Load())
@@ -250,6 +260,9 @@ func (t *proxy) at(to stile.Peer) outcome {
 	defer resp.Body.Close()
 	if _, ok := forward.HasMoved(resp); ok {
 		return elsewhere
+	}
+	if t.pattern == submitPattern && resp.StatusCode < http.StatusMultipleChoices {
+		c.owners.learn(t.sid, to.ID)
 	}
 	return t.copied(ctx, resp)
 }

@@ -19,6 +19,9 @@ import (
 // The answer of another host is passed to the client as it comes. When a stream of events breaks, a
 // proxy asks the host that runs the session by then for what follows the last whole event.
 
+// opens reports whether the stream that answers the request begins with a line of its own.
+func (t *proxy) opens() bool { return t.pattern == submitPattern || following(t.r, t.pattern) }
+
 // copied passes an answer on.
 func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
@@ -35,7 +38,9 @@ func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 			head.Set("Content-Length", strconv.FormatInt(n, 10))
 		}
 		t.w.WriteHeader(resp.StatusCode)
-		if events && t.w.FlushError() != nil { // the first one may be long in coming
+		// The first event may be long in coming. Streams of runs and sessions begin with a line that
+		// comes with their head, and are flushed with it.
+		if events && !t.opens() && t.w.FlushError() != nil {
 			return settled
 		}
 	}
