@@ -38,6 +38,9 @@ type Cluster struct {
 	// runtime with a Secret and without an Address shares its keys and no sessions: a command
 	// beside the hosts.
 	Secret []byte
+	// OldSecrets are believed as well, while the hosts change the secret. What one of them sealed, a
+	// runtime seals with Secret when it starts.
+	OldSecrets [][]byte
 }
 
 // Reasons behind ERR_BUSY of a runtime in a cluster.
@@ -177,7 +180,8 @@ func (rt *Runtime) sharing(store journal.Store) (*keyfile.Sharing, error) {
 	if c.Address == "" && len(c.Secret) == 0 || rt.cfg.ReadOnly || rt.cfg.InMemory {
 		return nil, nil
 	}
-	if len(c.Secret) < board.MinSecret {
+	secrets, ok := board.NewSecrets(c.Secret, c.OldSecrets)
+	if !ok {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "cluster.secret", Detail: "want a secret of at least " + strconv.Itoa(board.MinSecret) + " bytes, the same for all hosts"}
 	}
 	s, ok := store.(interface{ Board() (board.Port, error) })
@@ -185,7 +189,7 @@ func (rt *Runtime) sharing(store journal.Store) (*keyfile.Sharing, error) {
 		return nil, notShared()
 	}
 	b, err := s.Board()
-	return &keyfile.Sharing{Board: b, Secret: board.Secret(c.Secret), Host: c.Address}, err
+	return &keyfile.Sharing{Board: b, Secrets: secrets, Host: c.Address}, err
 }
 
 func notShared() error {

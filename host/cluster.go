@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,7 @@ func (s *Server) newCluster() (*cluster, error) {
 	if !s.rt.Clustered() {
 		return nil, nil
 	}
-	if len(s.cfg.ClusterSecret) < forward.MinSecret {
+	if slices.ContainsFunc(append([][]byte{s.cfg.ClusterSecret}, s.cfg.OldClusterSecrets...), func(b []byte) bool { return len(b) < forward.MinSecret }) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "cluster.secret_file", Detail: "want a secret of at least " + strconv.Itoa(forward.MinSecret) + " bytes, the same for all hosts"}
 	}
 	if s.cfg.ClusterListener == nil {
@@ -48,7 +49,7 @@ func (s *Server) newCluster() (*cluster, error) {
 			home = homeOf(p.Address)
 		}
 	}
-	c := &cluster{s: s, home: home, proofs: forward.Verifier{Secret: s.cfg.ClusterSecret}}
+	c := &cluster{s: s, home: home, proofs: forward.Verifier{Secret: s.cfg.ClusterSecret, Old: s.cfg.OldClusterSecrets}}
 	c.client = &forward.Client{
 		Secret: s.cfg.ClusterSecret, Self: c.self, Peers: s.rt.Peers, Now: s.rt.ClusterTime, Leaving: s.leaving, IdleFor: keepAlive / 2,
 		Count: func(e forward.Event) { s.rt.Metrics().Cluster(string(e)) },

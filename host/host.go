@@ -117,6 +117,8 @@ type Config struct {
 	// Without a cluster both are ignored.
 	ClusterSecret   []byte
 	ClusterListener net.Listener
+	// OldClusterSecrets are believed as well, while the hosts change the secret.
+	OldClusterSecrets [][]byte
 	// ClusterSpread has new sessions begin at the host of the cluster that has less to do;
 	// otherwise they begin here.
 	ClusterSpread bool

@@ -34,7 +34,7 @@ func clusterOf(ctx context.Context, s *settings, door *host.Config, cfg *stile.C
 		return nil
 	}
 	var err error
-	if door.ClusterSecret, err = clusterSecret(s); err != nil {
+	if door.ClusterSecret, door.OldClusterSecrets, err = clusterSecrets(s); err != nil {
 		return err
 	}
 	var lc net.ListenConfig
@@ -42,17 +42,26 @@ func clusterOf(ctx context.Context, s *settings, door *host.Config, cfg *stile.C
 		return configError("cluster.address", "cannot listen on "+c.Address+": "+files.Cause(err).Error())
 	}
 	door.ClusterSpread = c.Placement == placeSpread
-	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease, Secret: door.ClusterSecret}
+	cfg.Cluster = stile.Cluster{Address: c.Address, Version: door.Version, Lease: c.Lease, Secret: door.ClusterSecret, OldSecrets: door.OldClusterSecrets}
 	return nil
 }
 
-// clusterSecret is what the hosts of a cluster know alone.
-func clusterSecret(s *settings) ([]byte, error) {
+// clusterSecrets are what the hosts of a cluster know alone: the secret, and others that are believed
+// while it changes.
+func clusterSecrets(s *settings) (secret []byte, old [][]byte, err error) {
 	b, err := readFile(s.Cluster.SecretFile, maxSecretBytes)
 	if err != nil {
-		return nil, configError("cluster.secret_file", files.Cause(err).Error())
+		return nil, nil, configError("cluster.secret_file", files.Cause(err).Error())
 	}
-	return []byte(strings.TrimSpace(string(b))), nil
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" {
+			old = append(old, []byte(line))
+		}
+	}
+	if len(old) == 0 {
+		return nil, nil, nil // who uses it says how long a secret is
+	}
+	return old[0], old[1:], nil
 }
 
 func (a *app) hostsCommand() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 // What settings of a cluster make of a host.
 func TestClusterOf(t *testing.T) {
 	dir := t.TempDir()
-	secret := write(t, dir, "secret", " a secret of a cluster, for tests \n\n")
+	secret := write(t, dir, "secret", " a secret of a cluster, for tests \n\n\tthe one before it, for tests as well\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestClusterOf(t *testing.T) {
 				}
 			default:
 				want := "a secret of a cluster, for tests"
-				if door.ClusterListener == nil || string(door.ClusterSecret) != want || string(cfg.Cluster.Secret) != want || cfg.Cluster.Address != c.Address || cfg.Cluster.Version != "v1" || cfg.Cluster.Lease != 3 {
+				if door.ClusterListener == nil || string(door.ClusterSecret) != want || string(cfg.Cluster.Secret) != want || len(door.OldClusterSecrets) != 1 || string(door.OldClusterSecrets[0]) != "the one before it, for tests as well" || len(cfg.Cluster.OldSecrets) != 1 || cfg.Cluster.Address != c.Address || cfg.Cluster.Version != "v1" || cfg.Cluster.Lease != 3 {
 					t.Errorf("%+v, %+v", door, cfg.Cluster)
 				}
 			}

@@ -77,7 +77,7 @@ func (a *app) withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.R
 	}
 	cfg.Store = store
 	if a.cluster != nil {
-		if cfg.Cluster.Secret, err = clusterSecret(a.cluster); err != nil {
+		if cfg.Cluster.Secret, cfg.Cluster.OldSecrets, err = clusterSecrets(a.cluster); err != nil {
 			return errors.Join(err, store.Close())
 		}
 	}

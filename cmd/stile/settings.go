@@ -141,7 +141,7 @@ type webhook struct {
 
 type clusterSettings struct {
 	Address    string        `yaml:"address" doc:"Address at which this host listens for the others, which reach it there: host:port. Without one the host shares no sessions."`
-	SecretFile string        `yaml:"secret_file" doc:"File with the secret that all hosts of the cluster have, of at least 32 bytes. In the file relative to its folder."`
+	SecretFile string        `yaml:"secret_file" doc:"File with the secret that all hosts of the cluster have, of at least 32 bytes; while it changes, one a line, of which the first signs and all are believed. In the file relative to its folder."`
 	Lease      time.Duration `yaml:"lease" doc:"How long a host that says nothing keeps its sessions, the same for all hosts; 500ms to 1m."`
 	Placement  string        `yaml:"placement" enum:"here|spread" doc:"Where sessions begin that a client begins at this host: here, or at the host that has less to do (spread)."`
 }

@@ -75,7 +75,7 @@ func (a *app) tokensIn(ctx context.Context, s *settings, store sharedJournal, lo
 	if !ok {
 		return nil, configError("cluster.address", "hosts of a cluster share a journal in a database: name it with journal or $"+envJournal)
 	}
-	secret, err := clusterSecret(s)
+	secret, old, err := clusterSecrets(s)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a *app) tokensIn(ctx context.Context, s *settings, store sharedJournal, lo
 	if err != nil {
 		return nil, err
 	}
-	return access.OpenShared(ctx, b, secret, filepath.Join(a.dir, tokenFile), log, nil)
+	return access.OpenShared(ctx, b, secret, filepath.Join(a.dir, tokenFile), log, nil, old...)
 }
 
 // withTokens runs f with the tokens of a host.

@@ -30,12 +30,12 @@ const (
 
 // hostTokens are tokens in the database.
 type hostTokens struct {
-	board  board.Port
-	secret board.Secret
-	file   string
-	log    *zap.Logger
-	now    func() time.Time
-	stop   func()
+	board   board.Port
+	secrets board.Secrets
+	file    string
+	log     *zap.Logger
+	now     func() time.Time
+	stop    func()
 
 	mu        sync.Mutex // held to read notes; guards what follows
 	version   int64
@@ -49,9 +49,11 @@ type hostTokens struct {
 // refuse every caller. Close ends that.
 //
 // file is a file of tokens that is taken over when the database has never had one, and not read
-// later; "" is none. log and now may be nil.
-func OpenShared(ctx context.Context, in board.Port, secret []byte, file string, log *zap.Logger, now func() time.Time) (*Tokens, error) {
-	if len(secret) < board.MinSecret {
+// later; "" is none. log and now may be nil. old are secrets that are believed as well, while the hosts
+// change theirs.
+func OpenShared(ctx context.Context, in board.Port, secret []byte, file string, log *zap.Logger, now func() time.Time, old ...[]byte) (*Tokens, error) {
+	secrets, ok := board.NewSecrets(secret, old)
+	if !ok {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "cluster.secret_file", Detail: "want at least " + strconv.Itoa(board.MinSecret) + " bytes"}
 	}
 	if now == nil {
@@ -60,7 +62,7 @@ func OpenShared(ctx context.Context, in board.Port, secret []byte, file string, 
 	if log == nil {
 		log = zap.NewNop()
 	}
-	h := &hostTokens{board: in, secret: board.Secret(secret), file: file, log: log, now: now, told: map[string]bool{}}
+	h := &hostTokens{board: in, secrets: secrets, file: file, log: log, now: now, told: map[string]bool{}}
 	t := &Tokens{path: file, now: now, hosts: h}
 	if err := h.begin(ctx, t); err != nil {
 		return nil, err
@@ -80,6 +82,9 @@ func (t *Tokens) Close() {
 func (h *hostTokens) begin(ctx context.Context, t *Tokens) error {
 	ctx, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()
+	if err := h.secrets.Reseal(ctx, h.board, board.Tokens); err != nil {
+		return err
+	}
 	notes, version, _, err := h.board.Read(ctx, board.Tokens, 0)
 	if err != nil {
 		return err
@@ -153,12 +158,12 @@ func (h *hostTokens) noteOf(tok *Token) (board.Note, error) {
 	if err != nil {
 		return board.Note{}, &messages.Error{Code: messages.ErrConfig, Field: "tokens", Detail: "a token cannot be written", Cause: err}
 	}
-	return h.secret.Sealed(board.Tokens, tok.ID, b), nil
+	return h.secrets.Sealed(board.Tokens, tok.ID, b), nil
 }
 
 // tokenOf reads a note.
 func (h *hostTokens) tokenOf(n *board.Note) (*entry, error) {
-	if !h.secret.Genuine(board.Tokens, n) {
+	if !h.secrets.Genuine(board.Tokens, n) {
 		return nil, errors.New("the note is not of a host that has the secret of this cluster: it is refused")
 	}
 	var tok Token

@@ -179,7 +179,7 @@ func TestForgedTokens(t *testing.T) {
 
 func noteBy(t *testing.T, secret board.Secret, tok *Token) board.Note {
 	t.Helper()
-	n, err := (&hostTokens{secret: secret}).noteOf(tok)
+	n, err := (&hostTokens{secrets: board.Secrets{secret}}).noteOf(tok)
 	if err != nil {
 		t.Fatal(err)
 	}

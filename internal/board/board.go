@@ -16,6 +16,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -76,4 +77,51 @@ func (s Secret) seal(kind, id string, body []byte) []byte {
 		m.Write(part)
 	}
 	return m.Sum(nil)
+}
+
+// Secrets are those of the hosts while they change the secret: the first one seals, and what any of
+// them sealed is believed.
+type Secrets []Secret
+
+// NewSecrets returns the secret that seals, and earlier ones or the one that comes next. ok is false
+// when one of them is shorter than MinSecret.
+func NewSecrets(first []byte, others [][]byte) (s Secrets, ok bool) {
+	s, ok = Secrets{first}, len(first) >= MinSecret
+	for _, other := range others {
+		s, ok = append(s, other), ok && len(other) >= MinSecret
+	}
+	return s, ok
+}
+
+// Sealed returns a note of a kind with the seal of the first secret.
+func (s Secrets) Sealed(kind, id string, body []byte) Note { return s[0].Sealed(kind, id, body) }
+
+// Genuine reports whether a host sealed the note.
+func (s Secrets) Genuine(kind string, n *Note) bool {
+	for _, one := range s {
+		if one.Genuine(kind, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reseal seals with the first secret what another one of them sealed.
+func (s Secrets) Reseal(ctx context.Context, in Port, kind string) error {
+	if len(s) < 2 {
+		return nil
+	}
+	stale := func(n *Note) bool { return !s[0].Genuine(kind, n) && s.Genuine(kind, n) }
+	notes, _, _, err := in.Read(ctx, kind, 0)
+	if err != nil || !slices.ContainsFunc(notes, func(n Note) bool { return stale(&n) }) {
+		return err
+	}
+	return in.Change(ctx, kind, func(all []Note) (put []Note, _ []string, err error) {
+		for i := range all {
+			if n := &all[i]; stale(n) {
+				put = append(put, s.Sealed(kind, n.ID, n.Body))
+			}
+		}
+		return put, nil, nil
+	})
 }

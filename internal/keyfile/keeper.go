@@ -88,6 +88,11 @@ func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
 	if err := k.look(ctx); err != nil {
 		return nil, err
 	}
+	if k.peers != nil {
+		if err := k.peers.Secrets.Reseal(ctx, k.peers.Board, board.Keys); err != nil {
+			return nil, err
+		}
+	}
 	if !cfg.ReadOnly {
 		if err := k.publish(ctx); err != nil {
 			return nil, err

@@ -40,9 +40,9 @@ const (
 
 // Sharing is what a host needs to share its public keys with others.
 type Sharing struct {
-	Board  board.Port
-	Secret board.Secret
-	Host   string // says whose keys they are, in logs and to readers of the notes
+	Board   board.Port
+	Secrets board.Secrets
+	Host    string // says whose keys they are, in logs and to readers of the notes
 }
 
 // peers are the public keys of all hosts, this one's included.
@@ -174,7 +174,7 @@ func (p *peers) own(kid string) *keyring.Key {
 
 // keyOf reads a note.
 func (p *peers) keyOf(n *board.Note) (*keyring.Key, error) {
-	if !p.Secret.Genuine(board.Keys, n) {
+	if !p.Secrets.Genuine(board.Keys, n) {
 		return nil, errors.New("the note is not of a host that has the secret of this cluster: it is refused")
 	}
 	var body keyNote
@@ -352,5 +352,5 @@ func (p *peers) noteOf(k *keyring.Key) (board.Note, error) {
 	if err != nil {
 		return board.Note{}, &messages.Error{Code: messages.ErrConfig, Field: "cluster.address", Detail: "is not a text", Cause: err}
 	}
-	return p.Secret.Sealed(board.Keys, k.KID(), body), nil
+	return p.Secrets.Sealed(board.Keys, k.KID(), body), nil
 }

@@ -70,7 +70,7 @@ func (w *shared) start(dir string) (p *peer, err error) {
 	p.logs = logs
 	p.Keeper, err = keyfile.NewKeeper(w.t.Context(), keyfile.KeeperConfig{
 		Ring: p.ring, Path: filepath.Join(dir, keyfile.Name), Store: w.store, Rand: rand.Reader, Now: func() time.Time { return w.now }, Log: zap.New(core),
-		Sharing: &keyfile.Sharing{Board: &w.board, Secret: hostsSecret, Host: dir},
+		Sharing: &keyfile.Sharing{Board: &w.board, Secrets: board.Secrets{hostsSecret}, Host: dir},
 	})
 	if err != nil {
 		return nil, err

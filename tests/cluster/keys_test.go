@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/board"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal/postgres"
 )
@@ -130,7 +132,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	toks, err := tokensOf(t.Context(), store)
+	toks, err := tokensOf(t.Context(), store, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +211,77 @@ func TestTokens(t *testing.T) {
 		_, part, _ := strings.Cut(strings.TrimPrefix(secret, access.Prefix), "_")
 		w.holdsNo(part)
 	}
+}
+
+// The secret changes while hosts are restarted one after the other: they understand each other at every
+// step, and the tokens and keys from before are good behind the last one, at which no host has the old
+// secret.
+func TestSecretChanges(t *testing.T) {
+	w := prepare(t)
+	if w == nil {
+		return
+	}
+	w.job.Tokens = true
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	toks, err := tokensOf(t.Context(), store, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, _, err := toks.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"read", "submit"}})
+	if toks.Close(); err != nil {
+		t.Fatal(err)
+	}
+	as := func(host, method, path, body string, want int) map[string]any {
+		t.Helper()
+		return w.ask(host, method, path, body, want, "Authorization", "Bearer "+ann)
+	}
+	n := 0
+	talk := func() { // a session of each host is asked for at the other one
+		t.Helper()
+		for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}} {
+			n++
+			id := fmt.Sprintf("s-%d", n)
+			as(pair[0], http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"`+id+`"}`, http.StatusCreated)
+			as(pair[1], http.MethodPost, "/v1/sessions/"+id+"/runs", `{"input":"one"}`, http.StatusAccepted)
+			w.speaks(pair[0], "said")
+			as(pair[1], http.MethodGet, "/v1/sessions/"+id+"/runs/1?wait=1m", "", http.StatusOK)
+		}
+	}
+	w.start("a")
+	w.start("b")
+	talk()
+	before, after := string(secret), strings.Repeat("changed ", 5)
+	for _, step := range [][]string{{before, after}, {after, before}, {after}} {
+		w.job.Secrets = step
+		for _, host := range []string{"a", "b"} {
+			if err := w.hosts[host].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			<-w.hosts[host].ended
+			w.start(host)
+			talk()
+		}
+	}
+	b, err := store.Board()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{board.Keys, board.Tokens} {
+		all, _, _, err := b.Read(t.Context(), kind, 0)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%d notes of %s, %v", len(all), kind, err)
+		}
+		for i := range all {
+			if !board.Secret(after).Genuine(kind, &all[i]) {
+				t.Errorf("the %s %s is still sealed with the old secret", kind, all[i].ID)
+			}
+		}
+	}
+	w.verified(n)
 }
 
 // holdsNo searches all tables of the journal for texts, as they are and in hexadecimal.

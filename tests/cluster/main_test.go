@@ -67,11 +67,23 @@ type job struct {
 	Lease   time.Duration // leaseTime where it is 0
 	Fleet   bool          // the agents of the campaign, in place of the test's
 	Limits  host.Limits
-	Tokens  bool // callers show tokens
-	Spread  bool // sessions begin where there is less to do
+	Tokens  bool     // callers show tokens
+	Secrets []string // the first one signs; secret where there is none
+	Spread  bool     // sessions begin where there is less to do
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
+
+// secrets are the secret of the cluster, and others that the host believes.
+func (j job) secrets() (first []byte, others [][]byte) {
+	if len(j.Secrets) == 0 {
+		return secret, nil
+	}
+	for _, s := range j.Secrets[1:] {
+		others = append(others, []byte(s))
+	}
+	return []byte(j.Secrets[0]), others
+}
 
 // live is a host: it tells its addresses on standard output.
 func live(text string) error {
@@ -105,16 +117,17 @@ func live(text string) error {
 	if j.Lease != 0 {
 		length = j.Lease
 	}
+	secret, old := j.secrets()
 	rt, err := stile.New(ctx, stile.Config{
 		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens,
-		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret},
+		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret, OldSecrets: old},
 	})
 	if err != nil {
 		return err
 	}
-	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, ClusterListener: private, ClusterSpread: j.Spread, Log: j.log()}
+	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, OldClusterSecrets: old, ClusterListener: private, ClusterSpread: j.Spread, Log: j.log()}
 	if j.Tokens {
-		toks, err := tokensOf(ctx, store)
+		toks, err := tokensOf(ctx, store, secret, old...)
 		if err != nil {
 			return err
 		}
@@ -156,12 +169,12 @@ func (j job) agents() ([]*stile.Agent, error) {
 }
 
 // tokensOf opens the tokens of the cluster.
-func tokensOf(ctx context.Context, store *postgres.Store) (*access.Tokens, error) {
+func tokensOf(ctx context.Context, store *postgres.Store, secret []byte, old ...[]byte) (*access.Tokens, error) {
 	b, err := store.Board()
 	if err != nil {
 		return nil, err
 	}
-	return access.OpenShared(ctx, b, secret, "", nil, nil)
+	return access.OpenShared(ctx, b, secret, "", nil, nil, old...)
 }
 
 // asking is a model whose replies the test gives.

@@ -97,6 +97,10 @@ func TestProof(t *testing.T) {
 	if _, err := other.Verify(signed(t, "body"), noon); !errors.Is(err, ErrForged) {
 		t.Errorf("another secret: %v", err)
 	}
+	other.Old = [][]byte{[]byte(strings.Repeat("p", MinSecret)), secret}
+	if _, err := other.Verify(signed(t, "body"), noon); err != nil {
+		t.Errorf("an old secret: %v", err)
+	}
 }
 
 // untouched is a body that nothing is read of.
