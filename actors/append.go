@@ -112,7 +112,11 @@ func (s *session) refused(c actor.Context, err error) {
 		code = messages.ErrJournal
 	}
 	s.host.log.Error("the journal refused", zap.String("SID", s.ref.SID), zap.Error(err))
-	why := &messages.Error{Code: code, Reason: journal.ReasonOf(err), Detail: "the session's journal refused an append", Cause: err}
+	s.end(c, &messages.Error{Code: code, Reason: journal.ReasonOf(err), Detail: "the session's journal refused an append", Cause: err})
+}
+
+// end ends this activation at once, and tells why to those who follow it.
+func (s *session) end(c actor.Context, why *messages.Error) {
 	s.stop(why)
 	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.SID, why)
@@ -125,11 +129,7 @@ func (s *session) lost(c actor.Context) bool {
 	if s.machine == nil || s.host.cfg.Leases.Held() {
 		return false
 	}
-	why := lease.Lost()
-	s.stop(why)
-	s.host.histories.Systems.Forget(s.inc)
-	s.host.hub.Fail(s.ref.SID, why)
-	s.close(c)
+	s.end(c, lease.Lost())
 	return true
 }
 

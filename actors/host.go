@@ -61,9 +61,10 @@ type Observer interface {
 	ModelSession(what, reason string)
 	SessionAwake()
 	SessionAsleep()
-	FallbackMint()   // the fallback signer minted a token
-	Orphan()         // a tool overran its time and was left behind
-	ReceiptMissing() // a record that should bear a receipt does not
+	Abandoned(messages.Incarnation) // the session's actor ended in the middle of a turn
+	FallbackMint()                  // the fallback signer minted a token
+	Orphan()                        // a tool overran its time and was left behind
+	ReceiptMissing()                // a record that should bear a receipt does not
 	// LimitReached counts what met a limit and is told by no record.
 	LimitReached(l string, n int)
 	RolledBack(outcome string) // a group of actions was rolled back: ok, failed or unknown

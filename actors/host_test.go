@@ -52,6 +52,7 @@ func (silent) ModelAsked(string, int64)               {}
 func (silent) ModelSession(string, string)            {}
 func (silent) SessionAwake()                          {}
 func (silent) SessionAsleep()                         {}
+func (silent) Abandoned(messages.Incarnation)         {}
 func (silent) FallbackMint()                          {}
 func (silent) Orphan()                                {}
 func (silent) ReceiptMissing()                        {}

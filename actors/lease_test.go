@@ -57,13 +57,32 @@ func (l *leases) end() {
 	l.over = true
 }
 
+// leaves observes which turns a host lets go of.
+type leaves struct {
+	silent
+	mu  sync.Mutex
+	inc []messages.Incarnation
+}
+
+func (l *leaves) Abandoned(inc messages.Incarnation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inc = append(l.inc, inc)
+}
+
+func (l *leaves) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inc)
+}
+
 // leased is a host that asks those leases.
-func leased(t *testing.T, store journal.Store, l *leases) *actors.Host {
+func leased(t *testing.T, store journal.Store, l *leases, watch actors.Observer) *actors.Host {
 	t.Helper()
 	w := groupcommit.New(store, groupcommit.Options{})
 	h := actors.New(actors.Config{
 		MemoryLimit: -1, IdleTimeout: -1, Leases: membership.Guard{Leases: l},
-		Store: store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
+		Store: store, Writer: w, Keys: noKeys{}, Observer: watch, SLog: slog.New(slog.DiscardHandler),
 		Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader,
 	})
 	h.Start()
@@ -146,7 +165,8 @@ func TestLeaseEndsInATurn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, l := &waits{Store: memory.New()}, &leases{}
-				h := leased(t, store, l)
+				watch := &leaves{}
+				h := leased(t, store, l, watch)
 				begun := make(chan struct{}, 1)
 				a, m := acts(t, messages.Effectful, func(context.Context) error {
 					begun <- struct{}{}
@@ -187,6 +207,9 @@ func TestLeaseEndsInATurn(t *testing.T) {
 				if seq := head(t, store).Seq; seq != before && gate == nil {
 					t.Errorf("the journal had %d records, and has %d", before, seq)
 				}
+				if n := watch.count(); n != 1 {
+					t.Errorf("the host let go of %d turns, and had one", n)
+				}
 				if len(l.claimed) != 1 || l.claimed[0] != key.SID() || len(l.given) != 1 || l.given[0] != key.SID() {
 					t.Errorf("claimed %v, given up %v", l.claimed, l.given)
 				}
@@ -199,7 +222,7 @@ func TestLeaseEndsInATurn(t *testing.T) {
 func TestLeaseEndsInACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
-		h := leased(t, memory.New(), l)
+		h := leased(t, memory.New(), l, silent{})
 		goOn := make(chan struct{})
 		a, m := calls(t, messages.ReadOnly, func(ctx context.Context, call *tools.Call) error {
 			call.Progress(1, 2, "before")
@@ -249,7 +272,7 @@ func TestLeaseEndsInACall(t *testing.T) {
 func TestLeaseEndsInASubmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, l := &waits{Store: memory.New()}, &leases{}
-		h := leased(t, store, l)
+		h := leased(t, store, l, silent{})
 		a, m := speaks(t)
 		if _, err := h.Open(within(t), key, a); err != nil {
 			t.Fatal(err)
@@ -285,7 +308,7 @@ func TestLeaseEndsInASubmit(t *testing.T) {
 func TestClaimBeforeLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{refused: lease.Refuse(key.SID(), lease.Host{Address: "other:1"})}
-		h := leased(t, refusing{memory.New()}, l)
+		h := leased(t, refusing{memory.New()}, l, silent{})
 		a := agent(t, plain.Dialect{})
 		_, err := h.Open(within(t), key, a)
 		if owner, ok := lease.Owner(err); !ok || owner.Address != "other:1" {

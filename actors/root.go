@@ -117,11 +117,7 @@ func (r *root) ended(c actor.Context, pid *actor.PID) {
 
 func (r *root) maybeDone() {
 	if r.stopping != nil && r.alive == 0 {
-		select {
-		case <-r.stopping.done:
-		default:
-			close(r.stopping.done)
-		}
+		close(r.stopping.done)
 	}
 }
 

@@ -134,6 +134,9 @@ func (s *session) Receive(c actor.Context) {
 		s.host.counters.Crashes.Add(1)
 		s.stop(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
 	case *actor.Stopping:
+		if s.machine != nil && s.drive.Busy() {
+			s.host.cfg.Observer.Abandoned(s.inc)
+		}
 		s.stop(s.host.cfg.Leases.Why(errSessionStopped))
 	case *actor.Stopped:
 		// The actor library keeps stopped children in the slack of a slice until new

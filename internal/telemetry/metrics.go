@@ -258,12 +258,8 @@ func (m *Metrics) end(inc messages.Incarnation) {
 // blockKinds are the labels of control blocks.
 var blockKinds = []string{"if", "foreach", "parallel"}
 
-// Adopted says that this process goes on with a turn of inc that another one
-// began.
-func (m *Metrics) Adopted(inc messages.Incarnation) { m.begin(inc) }
-
-// Abandoned says that this process lets go of inc, with or without an open turn:
-// another owner has it, or it sleeps while suspended.
+// Abandoned says that this process lets go of inc in the middle of a turn, which another host, or
+// this one later, goes on with.
 func (m *Metrics) Abandoned(inc messages.Incarnation) {
 	m.end(inc)
 	m.forget(inc)

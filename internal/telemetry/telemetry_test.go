@@ -245,7 +245,7 @@ func TestTurnsInFlight(t *testing.T) {
 		{func() { decide(1) }, 1},
 		{func() { decide(1) }, 1},
 		{func() { begin(2) }, 1}, // restored: the same turn begins again
-		{func() { m.Adopted(uuid.UUID{4}) }, 2},
+		{func() { begin(4) }, 2},
 		{func() { decide(4) }, 1},
 		{func() { m.Abandoned(uuid.UUID{2}) }, 0},
 		{func() { begin(5) }, 1},
