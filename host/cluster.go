@@ -10,15 +10,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/internal/forward"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // A host of a cluster answers any request. This file decides which requests concern a session that
-// another host may run, or all hosts. spread.go decides where sessions begin.
-// proxy.go passes such a request to the host that answers it, and
-// tries again when the session moves; resume.go continues streams there. door.go serves the requests
-// of other hosts. Package forward has the proofs, the connections and the client's answer.
+// another host may run, or all hosts. spread.go decides where sessions begin. proxy.go passes such a
+// request to the host that answers it, and tries again when the session moves; resume.go continues
+// streams there. door.go serves the requests of other hosts. Package forward has the proofs, the
+// connections and the client's answer.
 
 // eventForged is what metrics count of requests at the hosts' door that proved nothing.
 const eventForged = "forged"
@@ -58,6 +59,11 @@ func (s *Server) newCluster() (*cluster, error) {
 		c.spread = newSpread(s.rt.Shares().Lease())
 	}
 	return c, nil
+}
+
+// others are the hosts that take sessions, but this one.
+func (c *cluster) others() []stile.Peer {
+	return slices.DeleteFunc(c.s.rt.Peers(), func(p stile.Peer) bool { return p.Self || p.Draining || p.Left <= 0 })
 }
 
 func (c *cluster) self() string {

@@ -23,6 +23,10 @@ func (e *LeftError) Error() string {
 // lastRequests is how long requests may take to end when no turn is in flight any more.
 var lastRequests = 5 * time.Second // a variable for tests
 
+// noticed is how long a host of a cluster answers after /readyz has begun to fail: balancers that
+// ask less often than each half second, and twice, send it requests that find a closed door.
+const noticed = 2 * time.Second
+
 // drainLook is how often the host looks whether the last turn has ended.
 const drainLook = 10 * time.Millisecond
 
@@ -43,6 +47,7 @@ const reasonStopping = "STOPPING"
 // wait for approval are suspended, which is settled.
 func (s *Server) drain(ctx context.Context) error {
 	s.draining.Store(true)
+	until := time.Now().Add(noticed)
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	turns := &s.rt.Counters().InFlight
@@ -61,6 +66,12 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 	}
 	s.caughtUp(ctx)
+	if s.cluster != nil && len(s.cluster.others()) > 0 { // they answer what still comes here
+		select {
+		case <-time.After(time.Until(until)):
+		case <-ctx.Done():
+		}
+	}
 	return nil
 }
 

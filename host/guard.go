@@ -31,6 +31,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		stricter(h, r)
+		if s.draining.Load() && !forwarded(r.Context()) {
+			h.Set("Connection", "close") // or its client uses it for a request while this host closes it
+		}
 		switch {
 		case !framed(h, r):
 			s.refuse(w, r, refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on"))

@@ -194,12 +194,7 @@ func (t *proxy) attempt(in bool) outcome {
 
 // other is a host that takes sessions, while this one does not.
 func (t *proxy) other() (stile.Peer, bool) {
-	var all []stile.Peer
-	for _, p := range t.c.s.rt.Peers() {
-		if !p.Self && !p.Draining && p.Left > 0 {
-			all = append(all, p)
-		}
-	}
+	all := t.c.others()
 	if len(all) == 0 {
 		return stile.Peer{}, false
 	}

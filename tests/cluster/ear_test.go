@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,30 +26,43 @@ type ear struct {
 
 // hear follows until the stream ends, or the client has enough of this connection.
 func (c *campaign) hear(e *ear, r *rand.Rand) {
-	ctx, cancel := context.WithTimeout(c.ctx, tryFor)
-	defer cancel()
 	enough := 1 << 20
 	if r.IntN(4) == 0 {
 		enough = 1 + r.IntN(5)
 	}
+	how, _ := c.hearSome(e, enough)
+	c.count("stream: " + how)
+	if how != streamWhole && how != streamLeft {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// How a connection of a stream ends.
+const (
+	streamWhole   = "whole"
+	streamLeft    = "left by its reader"
+	streamLeaving = "leaving"
+)
+
+// hearSome follows on one connection, for at most that many events. It returns how that ended, and
+// the client's address of the connection.
+func (c *campaign) hearSome(e *ear, enough int) (how, from string) {
+	ctx, cancel := context.WithTimeout(c.ctx, tryFor)
+	defer cancel()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { from = i.Conn.LocalAddr().String() }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/sessions/%s/runs/%d/events?stream=token", c.front.Addr(), e.l.id, e.run), nil)
 	if err != nil {
-		c.t.Error(err)
-		return
+		return err.Error(), from
 	}
 	req.Header.Set("Last-Event-ID", e.last)
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
-		c.count("stream: no answer")
-		time.Sleep(50 * time.Millisecond)
-		return
+		return "no answer", from
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		c.count(fmt.Sprint("stream: ", resp.StatusCode))
 		e.hurt = append(e.hurt, resp.Status)
-		time.Sleep(50 * time.Millisecond)
-		return
+		return strconv.Itoa(resp.StatusCode), from
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
@@ -56,25 +71,22 @@ func (c *campaign) hear(e *ear, r *rand.Rand) {
 		switch line := lines.Text(); {
 		case line == "" && v.name != "":
 			if v.name == "leaving" || v.name == "problem" {
-				c.count("stream: " + v.name)
 				e.hurt = append(e.hurt, v.name+v.data)
-				return
+				return v.name, from
 			}
 			if why := e.takes(v); why != "" {
 				c.witness.fault("the stream of run %d of %s: %s; behind %s comes %+v", e.run, e.l.id, why, e.last, v)
 				e.ended = true
-				return
+				return "wrong", from
 			}
 			if v.id != "" {
 				e.last = v.id
 			}
 			if e.ended {
-				c.count("stream: whole")
-				return
+				return streamWhole, from
 			}
 			if enough--; enough == 0 {
-				c.count("stream: left by its reader")
-				return
+				return streamLeft, from
 			}
 			v = event{}
 		case strings.HasPrefix(line, "event: "):
@@ -85,8 +97,8 @@ func (c *campaign) hear(e *ear, r *rand.Rand) {
 			v.data = line[len("data: "):]
 		}
 	}
-	c.count("stream: broken")
 	e.hurt = append(e.hurt, fmt.Sprint(lines.Err()))
+	return "broken", from
 }
 
 // takes says what is wrong with the next event, if anything is.

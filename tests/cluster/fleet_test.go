@@ -83,6 +83,7 @@ type fleet struct {
 	berths  []*berth
 	front   net.Listener
 	next    atomic.Int64
+	routes  sync.Map // names of lives, by address of the client whose connection they have
 	work    sync.WaitGroup
 	stop    context.CancelFunc
 	ctx     context.Context
@@ -300,6 +301,7 @@ func (f *fleet) serve(c net.Conn) {
 			b.mu.Lock()
 			b.conns[to] = struct{}{}
 			b.mu.Unlock()
+			f.routes.Store(c.RemoteAddr().String(), p.name)
 			var back sync.WaitGroup
 			back.Go(func() {
 				_, _ = io.Copy(c, to)

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Each host is restarted once, in order, under load. Every request succeeds at its first attempt,
+// and every stream is one connection: but where its own host stops, which says so.
+func TestRollingRestart(t *testing.T) {
+	f := launch(t, 1, time.Second, 3, *campaignLogs)
+	if f == nil {
+		return
+	}
+	for _, b := range f.berths {
+		for b.ready() != http.StatusOK {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	c := &campaign{fleet: f, seed: 1, counts: map[string]int{}, faults: map[string]int{}}
+	var stops sync.Map // names of lives that were told to stop
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() { c.user(i, &stops) })
+	}
+	for _, b := range f.berths {
+		stops.Store(b.running().name, true)
+		b.stopped(nil)
+		for p := b.running(); p != nil && b.ready() != http.StatusOK; {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	c.over.Store(true)
+	clients.Wait()
+	t.Logf("%v", c.counts)
+	if c.counts["stream: "+streamWhole] == 0 {
+		t.Error("no stream was followed to its end")
+	}
+	for _, p := range f.witness.problems {
+		t.Error(p)
+	}
+	if t.Failed() {
+		c.logTails(t)
+	}
+}
+
+// user begins sessions, submits and follows, and forgives nothing.
+func (c *campaign) user(n int, stops *sync.Map) {
+	for i := 0; !c.over.Load() && c.ctx.Err() == nil; i++ {
+		l := &testSession{id: fmt.Sprintf("u%d-%d", n, i/4), agent: "talker"}
+		if i%4 == 0 && !c.once(http.MethodPost, "/v1/sessions", fmt.Sprintf(`{"agent":"talker","id":%q}`, l.id), nil) {
+			return
+		}
+		var v struct {
+			Run      int64
+			Position string
+		}
+		if !c.once(http.MethodPost, "/v1/sessions/"+l.id+"/runs", `{"input":"say something"}`, &v) || !c.once(http.MethodGet, "/v1/sessions/"+l.id, "", nil) {
+			return
+		}
+		e := &ear{l: l, run: v.Run, last: v.Position, units: map[string]string{}}
+		for !e.ended && c.ctx.Err() == nil {
+			how, from := c.hearSome(e, 1<<20)
+			c.count("stream: " + how)
+			host, _ := c.routes.Load(from)
+			_, stopping := stops.Load(host)
+			if how != streamWhole && (how != streamLeaving || !stopping) {
+				c.witness.fault("the stream of run %d of %s at %v ends %s; %v", e.run, l.id, host, how, e.hurt)
+				return
+			}
+		}
+	}
+}
+
+// once makes a request, which has to succeed.
+func (c *campaign) once(method, path, body string, into any) bool {
+	a := c.request(method, path, body, "")
+	if a.err != nil || a.status >= 300 || into != nil && json.Unmarshal(a.body, into) != nil {
+		c.witness.fault("%s %s: %v", method, path, a)
+		return false
+	}
+	c.count("requests")
+	return true
+}
