@@ -267,9 +267,14 @@ func (rt *Runtime) open(ctx context.Context) (sids []string, err error) {
 	}
 }
 
+// takeWait bounds the wait for what is on its way to the journal.
+const takeWait = 10 * time.Second
+
 // take takes up a session that a dead host had.
 func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
-	head, err := rt.Archive().Head(ctx, sid)
+	within, cancel := context.WithTimeout(ctx, takeWait)
+	defer cancel()
+	head, err := rt.writer.Activate(within, sid) // behind what this host has on its way to the journal
 	switch {
 	case journal.IsNotFound(err):
 		return true

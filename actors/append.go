@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"cmp"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -107,12 +109,8 @@ func (s *session) resume(c actor.Context) {
 // refused ends this activation: what was not committed did not happen. The next
 // request wakes a new one, which reads the head again.
 func (s *session) refused(c actor.Context, err error) {
-	code := messages.CodeOf(err)
-	if code == "" {
-		code = messages.ErrJournal
-	}
 	s.host.log.Error("the journal refused", zap.String("SID", s.ref.SID), zap.Error(err))
-	s.end(c, &messages.Error{Code: code, Reason: journal.ReasonOf(err), Detail: "the session's journal refused an append", Cause: err})
+	s.end(c, &messages.Error{Code: cmp.Or(messages.CodeOf(err), messages.ErrJournal), Reason: journal.ReasonOf(err), Detail: "the session's journal refused an append", Cause: err})
 }
 
 // end ends this activation at once, and tells why to those who follow it.
@@ -120,6 +118,7 @@ func (s *session) end(c actor.Context, why *messages.Error) {
 	s.stop(why)
 	s.host.histories.Systems.Forget(s.inc)
 	s.host.hub.Fail(s.ref.SID, why)
+	s.host.cfg.Leases.Owe(s.ref.SID)
 	s.close(c)
 }
 

@@ -30,6 +30,7 @@ type leases struct {
 	refused error
 	claimed []string
 	given   []string
+	owed    []string
 }
 
 func (l *leases) Claim(_ context.Context, sid string) error {
@@ -43,6 +44,12 @@ func (l *leases) GiveUp(sid string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.given = append(l.given, sid)
+}
+
+func (l *leases) Owe(sid string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owed = append(l.owed, sid)
 }
 
 func (l *leases) Held() bool {
@@ -315,6 +322,48 @@ func TestClaimBeforeLoad(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// A session whose journal refuses what it appends has stopped in the middle, and one that cannot be
+// loaded too: both are looked at again.
+func TestStoppedInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		h := leased(t, &denying{Store: memory.New()}, l, silent{})
+		if _, err := h.Open(within(t), key, agent(t, plain.Dialect{})); err == nil {
+			t.Error("the journal takes what it denies")
+		}
+		settle()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.owed) != 1 || l.owed[0] != key.SID() {
+			t.Errorf("looked at again are %v", l.owed)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		h := leased(t, refusing{memory.New()}, l, silent{})
+		if _, err := h.Open(within(t), key, agent(t, plain.Dialect{})); err == nil {
+			t.Error("the session is loaded")
+		}
+		settle()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.owed) != 1 || l.owed[0] != key.SID() {
+			t.Errorf("looked at again are %v", l.owed)
+		}
+	})
+}
+
+// denying is a store that takes nothing.
+type denying struct{ journal.Store }
+
+func (*denying) Commit(batches []journal.Batch) []error {
+	errs := make([]error, len(batches))
+	for i := range errs {
+		errs[i] = journal.Fail(journal.ReasonStaleHead, nil, "denied")
+	}
+	return errs
 }
 
 var errLoaded = errors.New("the session is loaded")

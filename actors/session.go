@@ -187,6 +187,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 			req.answer(Reply{Err: msg.err})
 		}
 		s.waiting = nil
+		s.host.cfg.Leases.Owe(s.ref.SID)
 		s.host.hub.Fail(s.ref.SID, msg.err) // after a restart a caller may wait for a run
 		s.close(c)
 		return

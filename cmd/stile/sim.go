@@ -26,6 +26,7 @@ type simFlags struct {
 	trace   bool
 	json    bool
 	quiet   bool
+	hosts   bool
 }
 
 func (a *app) simCommand() *cobra.Command {
@@ -39,6 +40,10 @@ tools hang and panic, clocks jump, hosts crash and the disk loses what was not s
 After every step the invariants are checked: one turn in flight, nothing shown or begun
 before it is durable, one decision a turn, one end an action, no effect twice, the chain
 verifies, the state is what the journal says, every accepted run ends.
+
+Every fourth world has two to four hosts that share the journal with leases: hosts that crash,
+stand still and are cut off, a database that forgets who had which session, requests that are
+forwarded, late or lost. With --hosts all worlds are such.
 
 World N is made of seed N alone: the same seed gives the same journals, byte for byte.
 Worlds from --seed on are run until enough turns were decided. Exit status 5 says that
@@ -55,6 +60,7 @@ an invariant did not hold, and the seed of that world is printed.`,
 	})
 	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the first world (default a fresh one, which is printed)")
 	cmd.Flags().Int64Var(&f.turns, "turns", sim.DefaultTurns, "stop when this many turns were decided")
+	cmd.Flags().BoolVar(&f.hosts, "hosts", false, "have several hosts with leases in every world, not in every fourth")
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "worlds at a time (default the number of processors)")
 	cmd.Flags().BoolVar(&f.trace, "trace", false, "print every step of the world that fails, or of the first")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary alone, as JSON")
@@ -121,6 +127,11 @@ type simJSON struct {
 	Refused     int64                       `json:"refused"`
 	Effects     int64                       `json:"effects"`
 	Late        int64                       `json:"late"`
+	Lost        int64                       `json:"lost_leases"`
+	Taken       int64                       `json:"taken_over"`
+	Forwarded   int64                       `json:"forwarded"`
+	Frozen      int64                       `json:"frozen"`
+	Forgotten   int64                       `json:"forgotten"`
 	Decisions   map[messages.Decision]int64 `json:"decisions"`
 	Reasons     map[messages.Code]int64     `json:"reasons"`
 	Failure     *simFailureJSON             `json:"failure,omitempty"`
@@ -141,7 +152,7 @@ func (a *app) sim(ctx context.Context, f simFlags) error {
 	if f.workers < 0 {
 		return &messages.Error{Code: messages.ErrConfig, Field: "workers", Detail: "at least 1"}
 	}
-	opts := sim.Options{Seed: f.seed, Turns: f.turns, Workers: f.workers}
+	opts := sim.Options{Seed: f.seed, Turns: f.turns, Workers: f.workers, Hosts: f.hosts}
 	if !f.json {
 		fmt.Fprintf(a.out, "seed %d\n", f.seed)
 	}
@@ -174,7 +185,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
 			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Rejoined: rep.Rejoined, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Talked: rep.Talked, Continued: rep.Continued, Diverged: rep.Diverged, Fell: rep.Fell, Carried: rep.Carried, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Undone: rep.Undone, Blocks: rep.Blocks, Broken: rep.Broken, Instances: rep.Instances, Untaken: rep.Untaken, Pieces: rep.Pieces, TakenBack: rep.TakenBack, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
-			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
+			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Lost: rep.Lost, Taken: rep.Taken, Forwarded: rep.Forwarded, Frozen: rep.Frozen, Forgotten: rep.Forgotten, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
 		if failed != nil {
 			out.Failure = &simFailureJSON{failed.Seed, failed.Step, failed.Invariant, failed.Detail, failed.Command()}
@@ -209,6 +220,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",
 		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Restored, rep.Suspended, rep.Refused, rep.Refused+rep.Commits)
+	fmt.Fprintf(w, "  hosts of clusters: %d leases lost, %d sessions of dead hosts taken up, %d requests forwarded, %d hosts stood still, %d times the database forgot the leases\n", rep.Lost, rep.Taken, rep.Forwarded, rep.Frozen, rep.Forgotten)
 	fmt.Fprintf(w, "  %d inputs, %d records, digest of the journals %s\n", rep.Steps, rep.Records, rep.Digest)
 }
 

@@ -69,8 +69,9 @@ type Table interface {
 	Claim(ctx context.Context, id uuid.UUID, sid string) (owner Host, err error)
 	// Owners returns the live hosts that have sessions, by SID.
 	Owners(ctx context.Context, sids ...string) (map[string]Host, error)
-	// GiveUp gives sessions up that a host has.
-	GiveUp(ctx context.Context, id uuid.UUID, sids []string) error
+	// GiveUp gives sessions up that a host has. What gets to the database at until or later, by its
+	// clock, does nothing: the host may have claimed them again.
+	GiveUp(ctx context.Context, id uuid.UUID, sids []string, until time.Time) error
 	// Left lists sessions of a host, at most limit, in an order of the asker's own. A host without
 	// a lease and without sessions is forgotten.
 	Left(ctx context.Context, id, asker uuid.UUID, limit int) ([]string, error)

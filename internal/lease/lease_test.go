@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,5 +62,96 @@ func TestOwner(t *testing.T) {
 		if _, ok := Owner(err); ok {
 			t.Errorf("%v names an owner", err)
 		}
+	}
+}
+
+func TestKeeper(t *testing.T) {
+	const length = 2 * time.Second
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	k := Keep(length, at(0))
+	if !k.Next().Equal(at(500)) || !k.Until().Equal(at(1750)) || !k.Woken().Equal(at(62).Add(500*time.Microsecond)) {
+		t.Errorf("renews at %v, woken at %v, until %v", k.Next(), k.Woken(), k.Until())
+	}
+	if !k.Send(at(500)) {
+		t.Fatal("the lease is over")
+	}
+	if k.Failed(at(600)); !k.Next().Equal(at(725)) {
+		t.Errorf("after a failure it renews at %v", k.Next())
+	}
+	if k.Failed(at(1700)); !k.Next().Equal(at(1750)) {
+		t.Errorf("shortly before the end it renews at %v", k.Next())
+	}
+	if !k.Send(at(1000)) || !k.Renewed(at(1600)) || !k.Until().Equal(at(2750)) || !k.Next().Equal(at(1500)) {
+		t.Errorf("a renewal counts from when it was sent: until %v, next %v", k.Until(), k.Next())
+	}
+	if !k.Send(at(2000)) || k.Renewed(at(2750)) || k.Send(at(2751)) {
+		t.Error("an answer that comes when the lease is over counts")
+	}
+	k = Keep(length, at(0))
+	if k.Refused(at(100)); k.Send(at(101)) || !k.Next().Equal(at(100)) {
+		t.Error("a lease that the database does not know goes on")
+	}
+}
+
+func TestSessions(t *testing.T) {
+	at := time.Unix(1000, 0)
+	var s Sessions
+	if s.GiveUp("a") {
+		t.Error("a session of nobody is given up")
+	}
+	s.Claimed("b")
+	s.Claimed("a")
+	if !s.GiveUp("b") || !s.GiveUp("a") || !slices.Equal(s.Leaving(), []string{"a", "b"}) {
+		t.Errorf("leaving are %v", s.Leaving())
+	}
+	if mine, _ := s.Wants("a"); !mine || !slices.Equal(s.Leaving(), []string{"b"}) {
+		t.Error("a session that is wanted again is given up")
+	}
+	// Nobody knows whether the database was told: it is asked again, not before the word is there.
+	s.Unsure([]string{"b", "c"}, at)
+	if mine, before := s.Wants("b"); mine || !before.Equal(at) {
+		t.Errorf("a session whose release may be on its way is had: %v, %v", mine, before)
+	}
+	if _, before := s.Wants("c"); !before.IsZero() {
+		t.Error("a session that the host does not have waits for a release")
+	}
+	s.Claimed("b")
+	if mine, _ := s.Wants("b"); !mine {
+		t.Error("a session that was claimed again is not had")
+	}
+	// One that has stopped in the middle stays the host's until it was looked at.
+	s.Owe("a")
+	if s.GiveUp("a") || !slices.Equal(s.Owed(), []string{"a"}) {
+		t.Errorf("owed are %v", s.Owed())
+	}
+	if s.Paid("a"); !s.GiveUp("a") {
+		t.Error("a session that was looked at is kept")
+	}
+	s.GivenUp([]string{"a"})
+	if s.Has("a") || s.Len() != 1 {
+		t.Error("a session that was given up is had")
+	}
+	if s.Lost(); s.Len() != 0 || !slices.Equal(s.Owed(), []string{"b"}) {
+		t.Errorf("without a lease the host has %d sessions, and looks at %v", s.Len(), s.Owed())
+	}
+	if got := Settled(at, 8*time.Second); !got.Equal(at.Add(9 * time.Second)) {
+		t.Errorf("a release is settled after %v", got.Sub(at))
+	}
+}
+
+func TestAnswerAndDead(t *testing.T) {
+	self, other := uuid.UUID{1}, Host{ID: uuid.UUID{2}, Left: -time.Second}
+	if Answer("s", self, Host{ID: self}) != nil {
+		t.Error("its own session is not the host's")
+	}
+	if owner, ok := Owner(Answer("s", self, other)); !ok || owner != other {
+		t.Error("another's session is not the other's")
+	}
+	if err := Answer("s", self, Host{}); err == nil {
+		t.Error("a host without a lease has the session")
+	}
+	all := []Host{{ID: self, Left: -time.Second}, other, {ID: uuid.UUID{3}, Left: time.Second}}
+	if dead := Dead(self, all); len(dead) != 1 || dead[0] != other.ID {
+		t.Errorf("dead are %v", dead)
 	}
 }

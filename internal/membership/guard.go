@@ -14,6 +14,9 @@ type Leases interface {
 	Claim(ctx context.Context, sid string) error
 	// GiveUp gives a session up, of which nothing runs any more. It does not wait.
 	GiveUp(sid string)
+	// Owe says that a session which may be this host's has stopped in the middle: it is looked at
+	// again. It does not wait.
+	Owe(sid string)
 	// Held reports whether the host has its lease at this moment, by its own clock.
 	Held() bool
 }
@@ -41,6 +44,13 @@ func (g Guard) Claim(ctx context.Context, key messages.SessionKey) error {
 func (g Guard) GiveUp(sid string) {
 	if g.Leases != nil {
 		g.Leases.GiveUp(sid)
+	}
+}
+
+// Owe has a session looked at again that has stopped in the middle.
+func (g Guard) Owe(sid string) {
+	if g.Leases != nil {
+		g.Leases.Owe(sid)
 	}
 }
 

@@ -75,8 +75,7 @@ const page = 64
 type Member struct {
 	cfg    Config
 	began  time.Time
-	term   lease.Term   // until Start
-	ends   time.Time    // when the next lease of another host ends, if it is not renewed; of renew alone
+	keeper lease.Keeper // until Start
 	until  atomic.Int64 // up to which the lease is held, since began; 0 without one
 	id     atomic.Pointer[uuid.UUID]
 	others atomic.Pointer[[]lease.Host] // at the last renewal, this host included
@@ -85,10 +84,9 @@ type Member struct {
 
 	// flight is held to release sessions, and shared to claim one: a session is not claimed
 	// while the word that gives it up is under way.
-	flight  sync.RWMutex
-	mu      sync.Mutex
-	held    map[string]struct{}
-	pending map[string]struct{} // of those, the ones that are to be released
+	flight   sync.RWMutex
+	mu       sync.Mutex
+	sessions lease.Sessions
 
 	release chan struct{} // capacity 1
 	dead    chan []uuid.UUID
@@ -106,7 +104,7 @@ type reading struct{ said, at time.Time }
 // the lease is renewed from Start on.
 func Join(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
-		cfg: cfg, began: time.Now(), held: map[string]struct{}{}, pending: map[string]struct{}{},
+		cfg: cfg, began: time.Now(),
 		release: make(chan struct{}, 1), dead: make(chan []uuid.UUID, 1), forgot: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 	if m.cfg.Claimed == nil {
@@ -117,9 +115,9 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for {
-		term, wait, err := m.join(ctx)
+		keeper, wait, err := m.join(ctx)
 		if err == nil && wait == 0 {
-			m.term = term // what was forgotten, the scan of a host that starts finds
+			m.keeper = keeper // what was forgotten, the scan of a host that starts finds
 			return m, nil
 		}
 		t := time.NewTimer(wait)
@@ -139,7 +137,7 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 
 // Start renews the lease from now on, and takes up what dead hosts leave.
 func (m *Member) Start() {
-	m.work.Go(func() { m.renew(m.term) })
+	m.work.Go(func() { m.renew(m.keeper) })
 	m.work.Go(m.givesUp)
 	m.work.Go(m.takeOver)
 	m.work.Go(m.listen)
@@ -147,28 +145,27 @@ func (m *Member) Start() {
 
 // join enters this host under a new id, unless it has to wait: the database has forgotten who had
 // which session.
-func (m *Member) join(ctx context.Context) (term lease.Term, wait time.Duration, err error) {
-	term = lease.Term{Length: m.cfg.Lease}
+func (m *Member) join(ctx context.Context) (keeper lease.Keeper, wait time.Duration, err error) {
 	id := uuid.New()
 	self := lease.Host{ID: id, Address: m.cfg.Address, Version: m.cfg.Version, Left: m.cfg.Lease}
 	if wait, err = m.cfg.Table.Join(ctx, self, m.cfg.Lease); err != nil || wait > 0 {
 		if wait > 0 {
 			m.cfg.Log.Warn("the database does not know which host had which session: it has crashed, or is another one; this host waits until all leases from before have ended", zap.Duration("wait", wait))
 		}
-		return term, wait, err
+		return keeper, wait, err
 	}
 	sent := time.Now()
 	ok, now, hosts, err := m.cfg.Table.Renew(ctx, id, m.cfg.Lease, m.drains.Load(), m.load())
 	if err != nil {
-		return term, 0, err
+		return keeper, 0, err
 	}
 	if !ok {
-		return term, 0, lease.Lost()
+		return keeper, 0, lease.Lost()
 	}
-	term.Renewed(sent)
+	keeper = lease.Keep(m.cfg.Lease, sent)
 	m.id.Store(&id)
-	m.note(&term, now, hosts)
-	return term, 0, nil
+	m.note(&keeper, now, hosts)
+	return keeper, 0, nil
 }
 
 // load is what this host has to do.
@@ -181,8 +178,8 @@ func (m *Member) load() (l lease.Load) {
 }
 
 // note keeps what a renewal has told.
-func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
-	m.until.Store(int64(term.Until().Sub(m.began)))
+func (m *Member) note(keeper *lease.Keeper, now time.Time, hosts []lease.Host) {
+	m.until.Store(int64(keeper.Until().Sub(m.began)))
 	at := time.Now()
 	m.clock.Store(&reading{said: now, at: at})
 	for i := range hosts {
@@ -190,28 +187,18 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 	}
 	m.others.Store(&hosts)
 	self := m.ID()
-	var dead []uuid.UUID
-	m.ends = time.Time{}
+	keeper.Others(at, self, hosts)
 	for i := range hosts {
-		switch h := &hosts[i]; {
-		case h.ID == self:
-			if h.Draining {
-				m.drains.Store(true)
-			}
-		case !h.Live():
-			dead = append(dead, h.ID)
-		default:
-			// The answer came after the database read its clock: by then the lease is over there, too.
-			if end := time.Now().Add(h.Left + endMargin); m.ends.IsZero() || end.Before(m.ends) {
-				m.ends = end
-			}
+		if hosts[i].ID == self && hosts[i].Draining {
+			m.drains.Store(true)
 		}
 	}
+	dead := lease.Dead(self, hosts)
 	if m.drains.Load() {
 		m.cfg.Idle()
-		return
+		dead = nil
 	}
-	if len(dead) == 0 {
+	if len(dead) == 0 && len(m.owed()) == 0 {
 		return
 	}
 	select {
@@ -219,19 +206,6 @@ func (m *Member) note(term *lease.Term, now time.Time, hosts []lease.Host) {
 	default:
 	}
 	m.dead <- dead // nothing else sends
-}
-
-// endMargin is added to the end of another host's lease: the database tells it in microseconds.
-const endMargin = time.Millisecond
-
-// next is when to renew: as the lease wants it, or at the end of another host's, if that does not
-// renew its own. A host that lives renews before, so only the end of a dead one is waited for.
-func (m *Member) next(term *lease.Term) time.Time {
-	next := term.Next()
-	if !m.ends.IsZero() && m.ends.Before(next) {
-		return m.ends
-	}
-	return next
 }
 
 // ID is this host's.
@@ -311,20 +285,19 @@ func (m *Member) listen() {
 }
 
 // renew keeps the lease until the member leaves.
-func (m *Member) renew(term lease.Term) {
-	next, sent, told := m.next(&term), time.Now(), false
-	for m.rests(next, sent) {
-		if !term.Held(time.Now()) {
+func (m *Member) renew(keeper lease.Keeper) {
+	told := false
+	for m.rests(&keeper) {
+		if !keeper.Send(time.Now()) {
 			m.lose()
 			var ok bool
-			if term, ok = m.rejoin(); !ok {
+			if keeper, ok = m.rejoin(); !ok {
 				return
 			}
-			next, told = m.next(&term), false
+			told = false
 			continue
 		}
-		sent = time.Now()
-		ctx, cancel := context.WithDeadline(m.ctx, term.Until())
+		ctx, cancel := context.WithDeadline(m.ctx, keeper.Until())
 		ok, now, hosts, err := m.cfg.Table.Renew(ctx, m.ID(), m.cfg.Lease, m.drains.Load(), m.load())
 		cancel()
 		switch {
@@ -333,45 +306,36 @@ func (m *Member) renew(term lease.Term) {
 		case err != nil:
 			m.cfg.Count(Missed)
 			m.cfg.Log.Warn("the lease of this host cannot be renewed", zap.Error(err))
-			next = time.Now().Add(m.cfg.Lease / 16)
-			if end := term.Until(); end.Before(next) {
-				next = end
-			}
+			keeper.Failed(time.Now())
 		case !ok:
-			term.Refused()
-			next = time.Now()
-		case term.Held(time.Now()): // else the next round finds out
+			keeper.Refused(time.Now())
+		case keeper.Renewed(time.Now()):
 			m.cfg.Count(Renewed)
-			term.Renewed(sent)
-			m.note(&term, now, hosts)
-			next = m.next(&term)
+			m.note(&keeper, now, hosts)
 			if m.drains.Load() && !told {
-				told = m.tells(&term)
+				told = m.tells(&keeper)
 			}
 		}
 	}
 }
 
 // tells has the others hear that this host drains. It reports whether that is done.
-func (m *Member) tells(term *lease.Term) bool {
-	ctx, cancel := context.WithDeadline(m.ctx, term.Next())
+func (m *Member) tells(keeper *lease.Keeper) bool {
+	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Lease/4)
 	defer cancel()
 	_, err := m.cfg.Table.Drain(ctx, m.ID())
 	return err == nil
 }
 
-// most is how many renewals a lease's length may have at most, however much happens.
-const most = 32
-
-// rests waits until the lease is to be renewed, or something has happened: the last renewal was
-// sent some time ago then. It reports whether to go on.
-func (m *Member) rests(next, sent time.Time) bool {
-	t := time.NewTimer(time.Until(next))
+// rests waits until the lease is to be renewed, or something has happened. It reports whether to
+// go on.
+func (m *Member) rests(keeper *lease.Keeper) bool {
+	t := time.NewTimer(time.Until(keeper.Next()))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-m.wake:
-		return m.sleep(min(time.Until(next), time.Until(sent.Add(m.cfg.Lease/most))))
+		return m.sleep(time.Until(keeper.Woken()))
 	case <-m.ctx.Done():
 	}
 	return m.ctx.Err() == nil
@@ -396,16 +360,15 @@ func (m *Member) lose() {
 	m.cfg.Lost()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.held)
-	clear(m.pending)
+	m.sessions.Lost()
 }
 
 // rejoin enters this host again, as another one. It reports false when the member leaves.
-func (m *Member) rejoin() (term lease.Term, ok bool) {
+func (m *Member) rejoin() (keeper lease.Keeper, ok bool) {
 	forgotten := false
 	for m.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Lease)
-		term, wait, err := m.join(ctx)
+		keeper, wait, err := m.join(ctx)
 		cancel()
 		if err == nil && wait == 0 {
 			m.cfg.Log.Info("this host has a lease again")
@@ -415,7 +378,7 @@ func (m *Member) rejoin() (term lease.Term, ok bool) {
 				default: // it is about to look
 				}
 			}
-			return term, true
+			return keeper, true
 		}
 		if err != nil && m.ctx.Err() == nil {
 			m.cfg.Log.Error("this host has no lease", zap.Error(err))
@@ -425,34 +388,54 @@ func (m *Member) rejoin() (term lease.Term, ok bool) {
 			break
 		}
 	}
-	return term, false
+	return keeper, false
 }
 
 // Claim makes a session this host's. The error of one that another live host has is
 // lease.Refuse's.
 func (m *Member) Claim(ctx context.Context, sid string) error {
+	for {
+		before, err := m.claim(ctx, sid)
+		if before.IsZero() {
+			return err
+		}
+		if err := pause(ctx, time.Until(before)); err != nil {
+			return err
+		}
+	}
+}
+
+// claim makes a session this host's, if the database can be asked for it by now; else it says when.
+func (m *Member) claim(ctx context.Context, sid string) (before time.Time, err error) {
 	if !m.Held() {
-		return lease.Lost()
+		return before, lease.Lost()
 	}
 	m.flight.RLock()
 	defer m.flight.RUnlock()
 	id := m.ID()
 	m.mu.Lock()
-	delete(m.pending, sid)
-	_, mine := m.held[sid]
+	mine, before := m.sessions.Wants(sid)
 	m.mu.Unlock()
-	if mine {
-		return nil
+	if mine || time.Now().Before(before) {
+		return before, nil
 	}
+	return time.Time{}, m.asks(ctx, id, sid)
+}
+
+// asks asks the database for a session.
+func (m *Member) asks(ctx context.Context, id uuid.UUID, sid string) error {
 	owner, err := m.cfg.Table.Claim(ctx, id, sid)
-	switch {
-	case err != nil:
+	if err != nil { // it may be this host's all the same
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.sessions.Owe(sid)
 		return err
-	case owner.ID == uuid.UUID{}:
-		return lease.Lost()
-	case owner.ID != id:
-		m.cfg.Count(Refused)
-		return lease.Refuse(sid, owner)
+	}
+	if err = lease.Answer(sid, id, owner); err != nil {
+		if _, elsewhere := lease.Owner(err); elsewhere {
+			m.cfg.Count(Refused)
+		}
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -460,22 +443,71 @@ func (m *Member) Claim(ctx context.Context, sid string) error {
 		return lease.Lost()
 	}
 	m.cfg.Count(Claimed)
-	m.held[sid] = struct{}{}
+	m.sessions.Claimed(sid)
 	return nil
+}
+
+// pause waits before something is done.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // GiveUp gives a session up of which nothing runs any more. It does not wait.
 func (m *Member) GiveUp(sid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, mine := m.held[sid]; !mine {
+	if !m.sessions.GiveUp(sid) {
 		return
 	}
-	m.pending[sid] = struct{}{}
 	select {
 	case m.release <- struct{}{}:
 	default:
 	}
+}
+
+// Owe has this host look again at a session of its own that has stopped in the middle: with the next
+// renewal. It does not wait.
+func (m *Member) Owe(sid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions.Has(sid) {
+		m.sessions.Owe(sid)
+	}
+}
+
+// owed lists the sessions that this host has to look at again.
+func (m *Member) owed() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions.Owed()
+}
+
+// pays looks again at the sessions that have stopped in the middle. It reports whether to go on.
+func (m *Member) pays() bool {
+	for _, sid := range m.owed() {
+		m.mu.Lock()
+		m.sessions.Paid(sid) // it may stop again
+		m.mu.Unlock()
+		if !m.Held() || !m.cfg.Take(m.ctx, sid) {
+			m.mu.Lock()
+			m.sessions.Owe(sid)
+			m.mu.Unlock()
+		}
+		if !m.sleep(time.Second / time.Duration(m.cfg.PerSecond)) {
+			return false
+		}
+	}
+	return true
 }
 
 // givesUp gives up what is released, many at once.
@@ -497,31 +529,29 @@ func (m *Member) flush(ctx context.Context) bool {
 	m.flight.Lock()
 	defer m.flight.Unlock()
 	m.mu.Lock()
-	sids := make([]string, 0, len(m.pending))
-	for sid := range m.pending {
-		sids = append(sids, sid)
-	}
+	sids := m.sessions.Leaving()
 	m.mu.Unlock()
 	if len(sids) == 0 {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Lease)
 	defer cancel()
-	err := m.cfg.Table.GiveUp(ctx, m.ID(), sids)
+	settled := lease.Settled(time.Now(), m.cfg.Lease)
+	err := m.cfg.Table.GiveUp(ctx, m.ID(), sids, m.Now().Add(m.cfg.Lease))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
+		m.sessions.Unsure(sids, settled)
 		select {
 		case m.release <- struct{}{}: // again, later
 		default:
 		}
 		return false
 	}
-	for _, sid := range sids {
+	for range sids {
 		m.cfg.Count(Released)
-		delete(m.held, sid)
-		delete(m.pending, sid)
 	}
+	m.sessions.GivenUp(sids)
 	return true
 }
 
@@ -529,13 +559,13 @@ func (m *Member) flush(ctx context.Context) bool {
 func (m *Member) Sessions() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.held)
+	return m.sessions.Len()
 }
 
 // Owner returns the live host that has a session; held is false when none has.
 func (m *Member) Owner(ctx context.Context, sid string) (owner lease.Host, held bool, err error) {
 	m.mu.Lock()
-	_, mine := m.held[sid]
+	mine := m.sessions.Has(sid)
 	m.mu.Unlock()
 	if mine && m.Held() {
 		return lease.Host{ID: m.ID(), Address: m.cfg.Address, Version: m.cfg.Version, Draining: m.drains.Load(), Left: m.cfg.Lease}, true, nil
@@ -580,7 +610,9 @@ func (m *Member) takeOver() {
 				return
 			}
 		}
-		known = now
+		if known = now; !m.pays() {
+			return
+		}
 	}
 }
 
@@ -600,7 +632,7 @@ func (m *Member) takeOf(dead uuid.UUID) bool {
 		if m.cfg.Take(m.ctx, sid) {
 			m.cfg.Count(TookOver)
 			// What was claimed is not the dead host's any more, and is not touched by this.
-			if err := m.cfg.Table.GiveUp(m.ctx, dead, []string{sid}); err != nil && m.ctx.Err() == nil {
+			if err := m.cfg.Table.GiveUp(m.ctx, dead, []string{sid}, m.Now().Add(m.cfg.Lease)); err != nil && m.ctx.Err() == nil {
 				m.cfg.Log.Warn("a session of a host that is gone stays its own", zap.String("SID", sid), zap.Error(err))
 			}
 		}

@@ -75,6 +75,12 @@ type asked struct {
 	seq            int64
 	joined         bool
 	by             *attempt // at an agent, if that asks
+
+	// In a cluster: where it is asked, the submit that it makes, if it is one, and who waits for
+	// the answer.
+	at   *shell
+	req  *request
+	back func(came)
 }
 
 // stamp is a token as its minter remembers it.
@@ -154,15 +160,17 @@ var policies = []messages.Policy{
 
 // ask has a user do something, at the door of h.
 func (c *client) ask(h *host) {
-	w := c.w
-	s := h.wake(c)
-	if s == nil {
-		return
+	if s := h.wake(c); s != nil {
+		c.asks(s, &asked{})
 	}
-	a := &asked{}
+}
+
+// asks has a user do something at a session that is awake.
+func (c *client) asks(s *shell, a *asked) {
+	w, h := c.w, s.host
 	c.last++
 	handle := c.last
-	if w.happens(w.weather.cancel) {
+	if a.req == nil && w.happens(w.weather.cancel) {
 		a.cancel = true
 		run := int64(0)
 		if runs := s.machine.State().Runs; runs > 0 && w.rnd.IntN(3) == 0 {
@@ -174,9 +182,28 @@ func (c *client) ask(h *host) {
 		s.endTurn()
 		return
 	}
-	if c.approve(s, a, handle) {
+	if a.req == nil && c.approve(s, a, handle) {
 		return
 	}
+	in := a.in
+	if a.req == nil {
+		in = c.input()
+	}
+	a.in = in
+	c.asked[handle] = a
+	w.log.say("client %d submits on host %d", c.n, h.n)
+	if s.machine.State().Seq == 0 || w.reopens {
+		s.step(&turn.Open{Name: "sim"})
+	}
+	if !s.dead {
+		s.step(&turn.Submit{Handle: handle, Input: in})
+	}
+	s.endTurn()
+}
+
+// input is what a user says.
+func (c *client) input() messages.Input {
+	w := c.w
 	policy := policies[w.rnd.IntN(len(policies))]
 	if c.favours != "" && w.rnd.IntN(2) == 0 {
 		policy = c.favours
@@ -190,16 +217,7 @@ func (c *client) ask(h *host) {
 	if err != nil {
 		w.violated("step", "the dialect refuses a text: %v", err)
 	}
-	a.in = in
-	c.asked[handle] = a
-	w.log.say("client %d submits on host %d", c.n, h.n)
-	if s.machine.State().Seq == 0 || w.reopens {
-		s.step(&turn.Open{Name: "sim"})
-	}
-	if !s.dead {
-		s.step(&turn.Submit{Handle: handle, Input: in})
-	}
-	s.endTurn()
+	return in
 }
 
 // approve has a user answer a question that is open, or one that is not; false when
@@ -254,6 +272,9 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 		return
 	}
 	delete(c.asked, e.Handle)
+	if a.back != nil {
+		a.back(settled)
+	}
 	if a.by != nil {
 		a.by.delegation.answered(a, e)
 	}
@@ -476,6 +497,9 @@ func (c *client) judge(sum hash.Hash) {
 			}
 		}
 		w.stats.Records++
+	}
+	if err := once(inputs); err != nil {
+		w.violated("lease", "session %d: %v", c.n, err)
 	}
 	if len(a.left) > 0 {
 		w.violated("rest", "session %d is at rest and %d detached actions have no end", c.n, len(a.left))

@@ -21,6 +21,12 @@
 // miss their dialect in the ways that real ones do. Turns that fail by a mistake of the model
 // are followed by another, and some agents take no answer that does not pass.
 //
+// Every fourth world is a cluster: hosts that share the journal with leases by the database's
+// clock (cluster.go). What a host believes and does about leases is the product's own code
+// (internal/lease), and so is what it does about sessions; the database, what is on its way to it
+// and between hosts, and how membership and package host act on that, is simulated (seat.go,
+// request.go).
+//
 // Invariants held after every step (the names are those of a Failure):
 //
 //	single-flight  at most one turn is in flight per session and owner
@@ -78,7 +84,12 @@
 //	               has a record that says why, and a run that goes on without a conversation
 //	               keeps to it (talk.go)
 //	decision       a decision stands on a token of its own turn, used once
-//	rest           at the end every accepted run has exactly one end
+//	lease          of a session, one host at most has it awake and believes in its lease, and
+//	               the database says that it is that one; a host without shows, answers and
+//	               begins nothing, also when it wakes up behind its lease; a submit that is
+//	               made again under its key is one input
+//	rest           at the end every accepted run has exactly one end; hosts of a cluster take up
+//	               by themselves what is open
 //	step           the machine refuses no input and nothing panics
 //
 // The same seed gives the same journal, byte for byte, on any number of cores.

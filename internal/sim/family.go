@@ -76,7 +76,7 @@ func (a *attempt) mayDelegate() bool {
 	case d.child == nil || d.refused != nil:
 		return true
 	case d.waits:
-		return d.at.dead
+		return d.at != nil && d.at.dead
 	case d.run == 0, d.child.history.over[d.run] != 0, a.s.host.w.hastens:
 		return true
 	}
@@ -149,19 +149,28 @@ func (a *attempt) submit() {
 func (a *attempt) door(ask *asked, in func(handle uint64) turn.Input) {
 	d, h := &a.delegation, a.s.host
 	c := d.child
-	s := h.wake(c)
-	d.at, d.waits = s, true
-	c.last++
-	c.asked[c.last] = ask
-	handle := c.last
-	h.w.log.say("action %s of %s asks session %d on host %d", a.start.ID, a.s.client.sid, c.n, h.n)
-	if s.machine.State().Seq == 0 && !s.dead {
-		s.step(&turn.Open{Name: a.start.Name, Parent: c.parent})
-	}
-	if !s.dead {
-		s.step(in(handle))
-	}
-	s.endTurn()
+	d.at, d.waits = nil, true
+	h.rouse(c, func(s *shell, err error) {
+		if h.w.cluster != nil && (a.s.dead || a.over) {
+			return
+		}
+		if s == nil {
+			d.waits, d.refused = false, err
+			return
+		}
+		d.at = s
+		c.last++
+		c.asked[c.last] = ask
+		handle := c.last
+		h.w.log.say("action %s of %s asks session %d on host %d", a.start.ID, a.s.client.sid, c.n, s.host.n)
+		if s.machine.State().Seq == 0 && !s.dead {
+			s.step(&turn.Open{Name: a.start.Name, Parent: c.parent})
+		}
+		if !s.dead {
+			s.step(in(handle))
+		}
+		s.endTurn()
+	})
 }
 
 // answered takes the answer of the child's door.
@@ -221,10 +230,12 @@ func (h *host) endChildren(s *shell, e *turn.EndChildren) {
 			continue
 		}
 		h.errands = append(h.errands, func() {
-			if t := h.wake(c); !t.dead {
-				t.step(&turn.Cancel{By: driver.Unawaited(p)})
-				t.endTurn()
-			}
+			h.rouse(c, func(t *shell, _ error) {
+				if t != nil && !t.dead {
+					t.step(&turn.Cancel{By: driver.Unawaited(p)})
+					t.endTurn()
+				}
+			})
 		})
 	}
 }

@@ -33,6 +33,16 @@ type host struct {
 	// errands are what shells have left to be done.
 	errands []func()
 	pots    map[pot]potted // values of feeds
+
+	// In a cluster.
+	member *seat
+	life   int                   // of the process
+	drift  float64               // how fast its clock goes that only goes forward
+	down   bool                  // the process has ended
+	frozen bool                  // it does nothing, and does not know it
+	cut    bool                  // it does not reach the database, nor that it
+	thaw   time.Time             // when that is over
+	waking map[int][]func(error) // sessions that are being claimed
 }
 
 // ack is the writer's answer on its way to a shell.
@@ -88,7 +98,10 @@ func failures(n int, err error) []error {
 }
 
 func (w *world) newHost(n int) *host {
-	h := &host{w: w, n: n, shells: make([]*shell, len(w.clients)), pots: map[pot]potted{}}
+	h := &host{w: w, n: n, shells: make([]*shell, len(w.clients)), pots: map[pot]potted{}, drift: 1}
+	if w.cluster != nil {
+		h.drift += []float64{0, 0.04, -0.04}[w.rnd.IntN(3)]
+	}
 	h.boot()
 	return h
 }
@@ -97,6 +110,10 @@ func (w *world) newHost(n int) *host {
 func (h *host) boot() {
 	h.store = &port{Store: h.w.disk, signals: make(chan signal), release: make(chan []error)}
 	h.writer = groupcommit.New(h.store, groupcommit.Options{GroupBatches: h.w.groups})
+	if h.w.cluster != nil {
+		h.down, h.frozen, h.cut, h.waking = false, false, false, map[int][]func(error){}
+		h.member = newSeat(h)
+	}
 }
 
 // now is the host's clock.
@@ -213,7 +230,11 @@ func (h *host) fail() {
 
 // die ends the process. Its commit may have got through or not.
 func (h *host) die() {
+	if h.down {
+		return
+	}
 	h.store.gone = true
+	h.down, h.life = h.w.cluster != nil, h.life+1
 	if h.busy {
 		n := len(h.store.batches)
 		if !h.w.over {

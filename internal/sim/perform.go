@@ -16,6 +16,7 @@ func (s *shell) perform(e turn.Effect) {
 		return
 	}
 	w := s.host.w
+	s.entitled(e)
 	switch s.duty(e) {
 	case driver.Nothing:
 		return

@@ -83,7 +83,7 @@ func (s *shell) begin() {
 // step lets the machine decide and does what it says, until nothing is left that
 // can be done without waiting.
 func (s *shell) step(inputs ...turn.Input) {
-	if s.dead || !s.drive.Begin(inputs...) {
+	if s.dead || s.lost() || !s.drive.Begin(inputs...) {
 		return
 	}
 	defer s.drive.End()
@@ -109,6 +109,7 @@ func (s *shell) one() {
 	}
 	if err != nil {
 		if noRandom && !w.entropy.fails { // nothing was recorded; the supervisor restarts the session
+			s.owe()
 			s.discard()
 			return
 		}
@@ -275,6 +276,7 @@ func (s *shell) send() {
 	noRandom := w.entropy.fails
 	if err := s.sealer.Seal(s.drive.Unsealed(), s.host.now()); err != nil {
 		if noRandom && !w.entropy.fails {
+			s.owe()
 			s.discard()
 			return
 		}
@@ -300,7 +302,7 @@ func (s *shell) acknowledge(at driver.Position) {
 
 // acknowledged takes the journal's answer.
 func (s *shell) acknowledged(at driver.Position, err error) {
-	if s.dead || s.host.w.early && err == nil {
+	if s.dead || s.host.w.early && err == nil || s.lost() {
 		return
 	}
 	w := s.host.w
@@ -309,6 +311,7 @@ func (s *shell) acknowledged(at driver.Position, err error) {
 		if code := messages.CodeOf(err); code != messages.ErrFenced && code != messages.ErrJournal {
 			w.violated("step", "the journal refuses with %v", err)
 		}
+		s.owe()
 		s.discard()
 		return
 	}
@@ -342,6 +345,7 @@ func (s *shell) stop() {
 	}
 	s.land()
 	s.dead = true
+	s.host.leaves(s)
 	s.drive.Stop()
 	for _, a := range s.attempts {
 		a.stop()

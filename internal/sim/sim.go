@@ -26,12 +26,18 @@ type Options struct {
 	// Workers run worlds side by side; 0 is the number of processors. The outcome
 	// does not depend on it.
 	Workers int
+	// Hosts has every world be a cluster: hosts that share the journal with leases. Otherwise
+	// every fourth one is.
+	Hosts bool
 	// Trace gets every step of the world that fails, or of the first one when none
 	// does; nil gets nothing.
 	Trace io.Writer
 	// Progress is called after each world with the turns decided so far; it may be nil.
 	Progress func(turns int64)
 }
+
+// clustered reports whether the world of a seed is a cluster.
+func (o *Options) clustered(seed uint64) bool { return o.Hosts || seed%4 == 3 }
 
 // Report is what worlds came to.
 type Report struct {
@@ -48,6 +54,8 @@ type Stats struct {
 	Crashes, PowerFailures, Activations int64
 	Snapshots                           int64 // restores that began at one
 	Late                                int64 // answers recognised as late
+	Lost, Taken, Forwarded              int64 // leases that ended while their host lived, sessions that another host took up, requests that went to another host
+	Frozen, Forgotten                   int64 // hosts that stood still, and times that the database forgot the leases
 	Effects                             int64 // begun outside
 
 	Records, Runs, Turns int64
@@ -90,6 +98,11 @@ func (s *Stats) add(o *Stats) {
 	s.Activations += o.Activations
 	s.Snapshots += o.Snapshots
 	s.Late += o.Late
+	s.Lost += o.Lost
+	s.Taken += o.Taken
+	s.Forwarded += o.Forwarded
+	s.Frozen += o.Frozen
+	s.Forgotten += o.Forgotten
 	s.Effects += o.Effects
 	s.Records += o.Records
 	s.Runs += o.Runs
@@ -141,6 +154,7 @@ type Failure struct {
 	Seed      uint64
 	Step      int64  // of its world
 	Turns     int64  // decided before it, over all worlds of the run
+	Hosts     bool   // of Options
 	Invariant string // its name in the package comment
 	Detail    string
 }
@@ -152,7 +166,11 @@ func (f *Failure) Error() string {
 
 // Command is the command line that shows the failure again.
 func (f *Failure) Command() string {
-	return "stile sim --seed " + strconv.FormatUint(f.Seed, 10) + " --turns 1 --trace"
+	flags := " --turns 1 --trace"
+	if f.Hosts {
+		flags = " --hosts" + flags
+	}
+	return "stile sim --seed " + strconv.FormatUint(f.Seed, 10) + flags
 }
 
 // outcome is one world's.
@@ -182,7 +200,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 			opts.Progress(rep.Turns)
 		}
 		if failed = out.err; failed != nil {
-			failed.Turns = rep.Turns
+			failed.Turns, failed.Hosts = rep.Turns, opts.Hosts
 			break
 		}
 		if rep.Turns >= opts.Turns {
@@ -195,7 +213,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		if failed != nil {
 			seed = failed.Seed
 		}
-		simulate(seed, opts.Trace)
+		simulate(seed, opts.clustered(seed), opts.Trace)
 	}
 	if failed != nil {
 		return rep, failed
@@ -236,7 +254,7 @@ func worlds(ctx context.Context, opts Options) iter.Seq[*outcome] {
 		for range opts.Workers {
 			work.Go(func() {
 				for j := range jobs {
-					j.out <- simulate(j.seed, nil)
+					j.out <- simulate(j.seed, opts.clustered(j.seed), nil)
 				}
 			})
 		}

@@ -152,7 +152,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for n := range uint64(400) {
 				seed := rare[name] + n
-				if f := simulateBroken(seed, nil, c.how).err; f != nil {
+				if f := simulateBroken(seed, false, nil, c.how).err; f != nil {
 					if f.Invariant != c.want || !strings.Contains(f.Detail, c.says) {
 						t.Errorf("seed %d: %s fails: %s", seed, f.Invariant, f.Detail)
 					}

@@ -31,6 +31,7 @@ type world struct {
 	calm    bool // nothing goes wrong any more
 	over    bool // and no check follows
 
+	cluster  *cluster      // of hosts with leases; nil without
 	disk     *memory.Store // what is synced
 	hosts    []*host
 	clients  []*client
@@ -75,6 +76,8 @@ type sabotage struct {
 	drips    bool // a piece of a result is overheard
 	flatters bool // a provider says that it has nothing behind the reply
 	presses  bool // any message is taken for the last reply
+	believes bool // a host never doubts its lease
+	abandons bool // nobody takes up what a dead host left
 	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 
@@ -83,6 +86,7 @@ type sabotage struct {
 type weather struct {
 	crash, power, retire, disk, entropy, skew, repeat, jump int
 	ask, cancel, takeover, hang, fault                      int
+	freeze, cut, forget, drain, lose                        int // of a cluster
 }
 
 func (w *world) forecast() weather {
@@ -114,14 +118,17 @@ const (
 	maxClients   = 3
 	leastSteps   = 200
 	mostSteps    = 1000
+	mostDusk     = 600    // in which nobody asks anything any more
 	maxRestSteps = 60_000 // within which a world comes to rest
 )
 
 // simulate runs the world of a seed. With a trace it says every step.
-func simulate(seed uint64, to io.Writer) (out *outcome) { return simulateBroken(seed, to, sabotage{}) }
+func simulate(seed uint64, clustered bool, to io.Writer) (out *outcome) {
+	return simulateBroken(seed, clustered, to, sabotage{})
+}
 
-func simulateBroken(seed uint64, to io.Writer, how sabotage) (out *outcome) {
-	w := newWorld(seed, to)
+func simulateBroken(seed uint64, clustered bool, to io.Writer, how sabotage) (out *outcome) {
+	w := newWorld(seed, clustered, to)
 	w.sabotage = how
 	out = &outcome{}
 	defer func() {
@@ -142,7 +149,7 @@ func simulateBroken(seed uint64, to io.Writer, how sabotage) (out *outcome) {
 	return out
 }
 
-func newWorld(seed uint64, to io.Writer) *world {
+func newWorld(seed uint64, clustered bool, to io.Writer) *world {
 	var key [32]byte
 	for i := range 8 {
 		key[i] = byte(seed >> (8 * i))
@@ -158,12 +165,18 @@ func newWorld(seed uint64, to io.Writer) *world {
 	w.stats.Worlds = 1
 	w.stats.Decisions, w.stats.Reasons = map[messages.Decision]int64{}, map[messages.Code]int64{}
 	w.weather, w.groups = w.forecast(), 1+w.rnd.IntN(4)
+	hosts := 2
+	if clustered {
+		w.cluster = w.clusterOf()
+		w.weather.storm(w)
+		hosts = 2 + w.rnd.IntN(3)
+	}
 	w.outside = newOutside()
 	w.keys, w.signer = ring(sub(3), w.now)
 	for n := range 1 + w.rnd.IntN(maxClients) {
 		w.clients = append(w.clients, w.newClient(n))
 	}
-	for n := range 2 {
+	for n := range hosts {
 		w.hosts = append(w.hosts, w.newHost(n))
 	}
 	return w
@@ -222,6 +235,12 @@ func (w *world) live() {
 	for w.stats.Steps < steps {
 		w.next()
 	}
+	if w.cluster != nil { // what goes on then, hosts take up by themselves
+		w.weather.ask, w.weather.drain = 0, 0
+		for range w.rnd.IntN(mostDusk) {
+			w.next()
+		}
+	}
 }
 
 // happens draws one of the troubles.
@@ -229,6 +248,10 @@ func (w *world) happens(perMille int) bool { return !w.calm && w.rnd.IntN(1000) 
 
 // next does one thing that may happen now.
 func (w *world) next() {
+	if w.cluster != nil {
+		w.cluster.next()
+		return
+	}
 	h := w.hosts[0]
 	if w.happens(w.weather.takeover) {
 		h = w.hosts[1]
@@ -250,7 +273,7 @@ func (w *world) next() {
 		{w.weather.power, w.powerFailure},
 		{w.weather.retire, h.sleepIdle},
 		{w.weather.entropy, func() { w.entropy.fails = true }},
-		{w.weather.skew, h.drift},
+		{w.weather.skew, h.drifts},
 		{250, func() { w.write(w.hosts[w.rnd.IntN(2)]) }},
 		{80, w.pass},
 	} {
@@ -263,7 +286,7 @@ func (w *world) next() {
 }
 
 // drift sets the clock of a host wrong.
-func (h *host) drift() {
+func (h *host) drifts() {
 	h.skew = time.Duration(h.w.rnd.Int64N(int64(20*time.Minute))) - 10*time.Minute
 	h.w.log.say("host %d: its clock is off by %s", h.n, h.skew)
 }
@@ -273,7 +296,11 @@ func (h *host) crash() {
 	h.w.stats.Crashes++
 	h.w.log.say("host %d dies", h.n)
 	h.die()
-	h.boot()
+	if h.w.cluster == nil {
+		h.boot()
+	} else {
+		h.thaw = h.w.now.Add(h.while())
+	}
 	h.w.remembered()
 }
 
@@ -287,6 +314,9 @@ func (w *world) powerFailure() {
 	if w.amnesia {
 		w.disk = memory.New()
 	}
+	if w.cluster != nil {
+		w.cluster.crash()
+	}
 	for _, h := range w.hosts {
 		h.boot()
 	}
@@ -295,6 +325,9 @@ func (w *world) powerFailure() {
 
 // write lets a writer's commit come to its end, or hands over an answer of it.
 func (w *world) write(h *host) {
+	if h.away() {
+		return
+	}
 	if len(h.acks) > 0 && w.rnd.IntN(2) == 0 {
 		h.acknowledge()
 		return
@@ -303,6 +336,9 @@ func (w *world) write(h *host) {
 		if len(h.acks) > 0 {
 			h.acknowledge()
 		}
+		return
+	}
+	if h.cut {
 		return
 	}
 	if w.happens(w.weather.disk) {
@@ -328,6 +364,8 @@ func (h *host) acknowledge() {
 func (w *world) pass() {
 	d := time.Duration(w.rnd.IntN(300)) * time.Millisecond
 	switch {
+	case w.cluster != nil && !w.happens(w.weather.jump/2):
+		d = time.Duration(w.rnd.Int64N(int64(w.cluster.length / 8)))
 	case w.calm:
 		d *= 10
 	case w.happens(w.weather.jump):
@@ -338,6 +376,10 @@ func (w *world) pass() {
 	w.now = w.now.Add(d)
 	w.log.say("%s pass", d)
 	for _, h := range w.hosts {
+		h.attend()
+		if h.away() {
+			continue
+		}
 		for _, s := range h.shells {
 			if s != nil && (w.calm || w.rnd.IntN(4) > 0) { // else its alarm is late
 				s.ring()
@@ -349,7 +391,7 @@ func (w *world) pass() {
 // deliver lets some child of some session say its next word.
 func (w *world) deliver() bool {
 	for _, h := range w.hosts {
-		if len(h.errands) > 0 && w.rnd.IntN(4) == 0 {
+		if len(h.errands) > 0 && !h.away() && w.rnd.IntN(4) == 0 {
 			do := h.errands[0]
 			h.errands = h.errands[1:]
 			do()
@@ -359,7 +401,7 @@ func (w *world) deliver() bool {
 	var busy []*shell
 	for _, h := range w.hosts {
 		for _, s := range h.shells {
-			if s != nil && s.stirs() {
+			if s != nil && !h.away() && s.stirs() {
 				busy = append(busy, s)
 			}
 		}
@@ -376,7 +418,7 @@ func (w *world) repeat() {
 	var all []*shell
 	for _, h := range w.hosts {
 		for _, s := range h.shells {
-			if s != nil && len(s.past) > 0 {
+			if s != nil && !h.away() && len(s.past) > 0 {
 				all = append(all, s)
 			}
 		}
@@ -394,11 +436,18 @@ func (w *world) rest() {
 	w.calm = true
 	w.log.say("calm")
 	w.entropy.fails = false
+	if w.cluster != nil {
+		w.cluster.heal()
+	}
 	for n := 0; ; n++ {
 		if n > maxRestSteps {
 			w.violated("rest", "the world does not come to rest")
 		}
 		w.deliver()
+		if w.cluster != nil {
+			w.cluster.serve()
+			w.cluster.carry()
+		}
 		for _, h := range w.hosts {
 			w.write(h)
 		}
@@ -416,6 +465,10 @@ func (w *world) rest() {
 
 // attend has users answer what they are asked, or lets the time for it run out.
 func (w *world) attend() {
+	if w.cluster != nil {
+		w.cluster.attend()
+		return
+	}
 	for _, c := range w.clients {
 		for _, h := range w.hosts {
 			s := h.shells[c.n]
@@ -435,6 +488,9 @@ func (w *world) attend() {
 
 // resting reports whether nothing is left to do for those who are awake.
 func (w *world) resting() bool {
+	if w.cluster != nil && !w.cluster.resting() {
+		return false
+	}
 	for _, h := range w.hosts {
 		if h.busy || h.out > 0 || len(h.acks) > 0 || len(h.errands) > 0 {
 			return false
@@ -453,6 +509,9 @@ func (w *world) resting() bool {
 // Who is awake and idle there although the journal has work is an owner that does
 // not know that it is none any more: it is put to sleep.
 func (w *world) scan() (found bool) {
+	if w.cluster != nil {
+		return w.cluster.scan()
+	}
 	for _, c := range w.clients {
 		head, err := w.disk.Head(bg, c.sid)
 		if journal.IsNotFound(err) {

@@ -88,7 +88,7 @@ const (
 	sqlTell   = "SELECT pg_notify($1, $2)"
 	sqlOwners = `SELECT l.sid, h.id, h.address, h.version, h.draining, (extract(epoch FROM h.until - clock_timestamp()) * 1000000)::bigint
 		FROM leases l JOIN hosts h ON h.id = l.host WHERE l.sid = ANY($1) AND h.until > clock_timestamp()`
-	sqlRelease = "DELETE FROM leases WHERE host = $1 AND sid = ANY($2)"
+	sqlRelease = "DELETE FROM leases WHERE host = $1 AND sid = ANY($2) AND clock_timestamp() < $3"
 
 	// What a dead host has left.
 	sqlLeft   = "SELECT sid FROM leases WHERE host = $1 ORDER BY hashtextextended(sid, $2) LIMIT $3"
@@ -206,8 +206,8 @@ func (h *hosts) Owners(ctx context.Context, sids ...string) (map[string]lease.Ho
 }
 
 // GiveUp implements lease.Table.
-func (h *hosts) GiveUp(ctx context.Context, id uuid.UUID, sids []string) error {
-	_, err := h.pool.Exec(ctx, sqlRelease, id, sids)
+func (h *hosts) GiveUp(ctx context.Context, id uuid.UUID, sids []string, until time.Time) error {
+	_, err := h.pool.Exec(ctx, sqlRelease, id, sids, until)
 	return h.failure(err, "releasing sessions")
 }
 

@@ -51,10 +51,10 @@ func TestLeases(t *testing.T) {
 	if owners, err := table.Owners(ctx, "s", "other"); err != nil || len(owners) != 1 || owners["s"].ID != a || owners["s"].Address != "a:1" || !(owners["s"].Left > 0) {
 		t.Errorf("%+v, %v", owners, err)
 	}
-	if err := table.GiveUp(ctx, b, []string{"s"}); err != nil || claim(b, "s") != a {
+	if err := table.GiveUp(ctx, b, []string{"s"}, time.Now().Add(time.Hour)); err != nil || claim(b, "s") != a {
 		t.Errorf("another host gave the session up: %v", err)
 	}
-	if err := table.GiveUp(ctx, a, []string{"s"}); err != nil || claim(b, "s") != b {
+	if err := table.GiveUp(ctx, a, []string{"s"}, time.Now().Add(time.Hour)); err != nil || claim(b, "s") != b {
 		t.Errorf("a session that was given up: %v", err)
 	}
 

@@ -369,7 +369,7 @@ func slow(t *testing.T, w *world) {
 	if err := json.Unmarshal(got.body, &p); err != nil || got.status != http.StatusServiceUnavailable || p.Code != "ERR_BUSY" || p.Reason != "ELSEWHERE" || !strings.Contains(p.Detail, self.Address+", has not taken the request within 3s") {
 		t.Errorf("%d %s, %v", got.status, got.body, got.err)
 	}
-	if err := table.GiveUp(t.Context(), self.ID, []string{sid}); err != nil {
+	if err := table.GiveUp(t.Context(), self.ID, []string{sid}, time.Now().Add(time.Hour)); err != nil {
 		t.Error(err)
 	}
 	if err := table.Resign(t.Context(), self.ID); err != nil {
