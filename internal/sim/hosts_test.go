@@ -1,8 +1,12 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // Hosts that share a journal with leases hold the invariants, too. make sim plays fresh seeds.
@@ -46,5 +50,22 @@ func TestChecksOfHostsCanFail(t *testing.T) {
 			}
 			t.Error("nobody noticed")
 		})
+	}
+}
+
+// A key of the hosts' stands for one input, as long as the session remembers it.
+func TestOnce(t *testing.T) {
+	for between, twice := range map[int]bool{0: true, turn.KeyMemory - 1: true, turn.KeyMemory: false} {
+		inputs := map[int64]*messages.Record{}
+		for n := range between + 2 {
+			key := fmt.Sprint("k", n)
+			if n == 0 || n == between+1 {
+				key = "h-1"
+			}
+			inputs[int64(2*n+1)] = &messages.Record{Body: &messages.Input{Key: key}}
+		}
+		if err := once(inputs); (err != nil) != twice {
+			t.Errorf("with %d keys between: %v", between, err)
+		}
 	}
 }

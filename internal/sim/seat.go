@@ -3,7 +3,9 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -511,18 +513,24 @@ func (w *world) alone() {
 	}
 }
 
-// once checks that an input with a key of the hosts' is there once.
+// once checks that an input with a key of the hosts' is there once, as long as its session
+// remembers the key.
 func once(inputs map[int64]*messages.Record) error {
-	seen := map[string]int64{}
-	for seq, r := range inputs {
-		key := r.Body.(*messages.Input).Key
-		if len(key) < 2 || key[:2] != "h-" {
+	type use struct {
+		seq int64
+		nth int // of the inputs with a key
+	}
+	seen, nth := map[string]use{}, 0
+	for _, seq := range slices.Sorted(maps.Keys(inputs)) {
+		key := inputs[seq].Body.(*messages.Input).Key
+		if key == "" {
 			continue
 		}
-		if other, twice := seen[key]; twice {
-			return fmt.Errorf("inputs %d and %d have the key %s", min(seq, other), max(seq, other), key)
+		nth++
+		if before, twice := seen[key]; twice && strings.HasPrefix(key, "h-") && nth-before.nth <= turn.KeyMemory {
+			return fmt.Errorf("inputs %d and %d have the key %s", before.seq, seq, key)
 		}
-		seen[key] = seq
+		seen[key] = use{seq, nth}
 	}
 	return nil
 }
