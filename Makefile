@@ -149,7 +149,8 @@ sim:
 	$(LITE) sim --turns $(SIMTURNS) $(SIMFLAGS)
 
 sim-short:
-	$(MAKE) sim SIMTURNS=30000
+	$(MAKE) sim SIMTURNS=30000 SIMFLAGS='--hosts 0'
+	$(MAKE) sim SIMTURNS=3000 SIMFLAGS='--hosts 1 --seed 4000000'
 
 soak:
 	$(LITE) bench mix --rate 20 --for $(SOAKTIME) --soak --threshold 'errors <= 0' --threshold 'halts <= 0' --threshold 'different <= 0'

@@ -26,7 +26,7 @@ type simFlags struct {
 	trace   bool
 	json    bool
 	quiet   bool
-	hosts   bool
+	hosts   uint64
 }
 
 func (a *app) simCommand() *cobra.Command {
@@ -43,7 +43,7 @@ verifies, the state is what the journal says, every accepted run ends.
 
 Every fourth world has two to four hosts that share the journal with leases: hosts that crash,
 stand still and are cut off, a database that forgets who had which session, requests that are
-forwarded, late or lost. With --hosts all worlds are such.
+forwarded, late or lost. With --hosts 1 all worlds are such.
 
 World N is made of seed N alone: the same seed gives the same journals, byte for byte.
 Worlds from --seed on are run until enough turns were decided. Exit status 5 says that
@@ -60,7 +60,7 @@ an invariant did not hold, and the seed of that world is printed.`,
 	})
 	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the first world (default a fresh one, which is printed)")
 	cmd.Flags().Int64Var(&f.turns, "turns", sim.DefaultTurns, "stop when this many turns were decided")
-	cmd.Flags().BoolVar(&f.hosts, "hosts", false, "have several hosts with leases in every world, not in every fourth")
+	cmd.Flags().Uint64Var(&f.hosts, "hosts", 4, "have several hosts with leases in every world of this number; 0 in none")
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "worlds at a time (default the number of processors)")
 	cmd.Flags().BoolVar(&f.trace, "trace", false, "print every step of the world that fails, or of the first")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary alone, as JSON")

@@ -21,7 +21,7 @@
 // miss their dialect in the ways that real ones do. Turns that fail by a mistake of the model
 // are followed by another, and some agents take no answer that does not pass.
 //
-// Every fourth world is a cluster: hosts that share the journal with leases by the database's
+// Worlds of Options.Hosts are clusters: hosts that share the journal with leases by the database's
 // clock (cluster.go). What a host believes and does about leases is the product's own code
 // (internal/lease), and so is what it does about sessions; the database, what is on its way to it
 // and between hosts, and how membership and package host act on that, is simulated (seat.go,

@@ -11,7 +11,7 @@ import (
 
 // Hosts that share a journal with leases hold the invariants, too. make sim plays fresh seeds.
 func TestHosts(t *testing.T) {
-	rep := run(t, Options{Seed: 4000000, Turns: 1000, Hosts: true})
+	rep := run(t, Options{Seed: 4000000, Turns: 1000, Hosts: 1})
 	t.Logf("%+v", rep.Stats)
 	for name, n := range map[string]int64{
 		"lost leases": rep.Lost, "takeovers": rep.Taken, "forwards": rep.Forwarded, "frozen hosts": rep.Frozen, "crashes of the database": rep.Forgotten,
@@ -24,8 +24,8 @@ func TestHosts(t *testing.T) {
 
 // A seed says everything about a cluster, too.
 func TestSameSeedSameCluster(t *testing.T) {
-	first := run(t, Options{Seed: 7, Turns: 200, Hosts: true, Workers: 1})
-	if again := run(t, Options{Seed: 7, Turns: 200, Hosts: true, Workers: 3}); again.Digest != first.Digest || again.Steps != first.Steps {
+	first := run(t, Options{Seed: 7, Turns: 200, Hosts: 1, Workers: 1})
+	if again := run(t, Options{Seed: 7, Turns: 200, Hosts: 1, Workers: 3}); again.Digest != first.Digest || again.Steps != first.Steps {
 		t.Error("another run of the same seeds gives other journals")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"runtime"
-	"strconv"
 	"sync"
 
 	"github.com/seed14be6753/stile/messages"
@@ -26,9 +25,9 @@ type Options struct {
 	// Workers run worlds side by side; 0 is the number of processors. The outcome
 	// does not depend on it.
 	Workers int
-	// Hosts has every world be a cluster: hosts that share the journal with leases. Otherwise
-	// every fourth one is.
-	Hosts bool
+	// Hosts has every world of that number be a cluster: hosts that share the journal with leases.
+	// 1 has all, 0 none.
+	Hosts uint64
 	// Trace gets every step of the world that fails, or of the first one when none
 	// does; nil gets nothing.
 	Trace io.Writer
@@ -37,7 +36,7 @@ type Options struct {
 }
 
 // clustered reports whether the world of a seed is a cluster.
-func (o *Options) clustered(seed uint64) bool { return o.Hosts || seed%4 == 3 }
+func (o *Options) clustered(seed uint64) bool { return o.Hosts > 0 && seed%o.Hosts == o.Hosts-1 }
 
 // Report is what worlds came to.
 type Report struct {
@@ -154,7 +153,7 @@ type Failure struct {
 	Seed      uint64
 	Step      int64  // of its world
 	Turns     int64  // decided before it, over all worlds of the run
-	Hosts     bool   // of Options
+	Hosts     uint64 // of Options
 	Invariant string // its name in the package comment
 	Detail    string
 }
@@ -166,11 +165,7 @@ func (f *Failure) Error() string {
 
 // Command is the command line that shows the failure again.
 func (f *Failure) Command() string {
-	flags := " --turns 1 --trace"
-	if f.Hosts {
-		flags = " --hosts" + flags
-	}
-	return "stile sim --seed " + strconv.FormatUint(f.Seed, 10) + flags
+	return fmt.Sprintf("stile sim --seed %d --hosts %d --turns 1 --trace", f.Seed, f.Hosts)
 }
 
 // outcome is one world's.

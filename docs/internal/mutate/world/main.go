@@ -37,7 +37,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	rep, err := sim.Run(context.Background(), sim.Options{Seed: 1, Turns: turns})
+	rep, err := sim.Run(context.Background(), sim.Options{Seed: 1, Turns: turns, Hosts: 4})
 	v := verdict{OK: err == nil, Turns: rep.Turns}
 	if err != nil && !errors.As(err, &v.Failure) {
 		return err
