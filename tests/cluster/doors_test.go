@@ -192,7 +192,11 @@ func protocol(t *testing.T, w *world) {
 			asked <- r.Params.Message
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "allow"}}, nil
 		},
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			if r.Params.ProgressToken == "one" { // that of another call may come behind its answer
+				progress <- r.Params.Message
+			}
+		},
 	})
 	balancer := &inTurns{w: w}
 	defer balancer.CloseIdleConnections()
@@ -260,9 +264,6 @@ func protocol(t *testing.T, w *world) {
 		w.speaks(host, "Bought.")
 		if got := said(<-answered); !strings.HasSuffix(got, "Bought.") {
 			t.Errorf("answered with %q", got)
-		}
-		for len(progress) > 0 {
-			<-progress
 		}
 	}
 	// A client that wants no answer any more ends the run, wherever it is.
