@@ -247,7 +247,7 @@ func (h *Host) share() {
 	h.replies = reply.Env{Now: cfg.Now, LimitReached: cfg.Observer.LimitReached, ModelAsked: cfg.Observer.ModelAsked, ModelCalled: cfg.Observer.ModelCalled, Systems: &h.histories.Systems}
 	h.programs = program.Env{Programs: cfg.Programs, Signers: cfg.Keys, Rand: cfg.Rand, Now: cfg.Now, Log: cfg.Log, FallbackMint: cfg.Observer.FallbackMint}
 	h.attempts = attempt.Env{
-		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Followed: h.hub.Followed, Tell: h.tell,
+		Now: cfg.Now, Log: h.log, Outputs: load.Outputs{Store: cfg.Store}, Orphan: cfg.Observer.Orphan, Held: cfg.Leases.Held, Followed: h.hub.Followed, Tell: h.tell,
 	}
 	h.feeds = feedvalues.Env{
 		Keeper: cfg.Feeds, Store: cfg.Store, Outputs: load.Outputs{Store: cfg.Store}, Scopes: &h.scopes, Now: cfg.Now, Log: h.log,

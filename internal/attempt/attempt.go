@@ -41,6 +41,8 @@ type Env struct {
 	Outputs load.Outputs
 	// Orphan counts a tool that overran its time and was left behind.
 	Orphan func()
+	// Held reports whether the host may begin an effect: it has its lease.
+	Held func() bool
 	// Followed reports whether a client follows a session, and Tell shows progress to it.
 	Followed func(sid string) bool
 	Tell     func(sid string, d *messages.Delta)
@@ -139,6 +141,10 @@ func (a *Attempt) within() *turn.ActionEnded {
 	}
 	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })
 	defer heeds() // in front of cancel, which is no end of the action's time
+	// A host that stood still since the session said so may have lost it: nothing is begun then.
+	if !a.env.Held() {
+		return driver.Lost(a.Start, driver.Cancelled)
+	}
 	end = work(ctx)
 	return driver.Concluded(a.Start, over(ctx), end)
 }

@@ -30,6 +30,7 @@ type session struct {
 	pieces  []string
 	sinks   []*Sink
 	orphans int
+	lost    bool // the lease of the host
 	shown   []*messages.Delta
 }
 
@@ -91,7 +92,7 @@ func begin(t *testing.T, do func(context.Context, *tools.Call) (neuroscript.Valu
 	}
 	s, r := &session{}, &Attempt{}
 	r.Begin(t.Context(), &Env{
-		Now: time.Now, Log: zap.NewNop(), Orphan: func() { s.orphans++ }, Followed: func(string) bool { return true },
+		Now: time.Now, Log: zap.NewNop(), Orphan: func() { s.orphans++ }, Held: func() bool { return !s.lost }, Followed: func(string) bool { return true },
 		Tell: func(_ string, d *messages.Delta) { s.shown = append(s.shown, d) },
 	}, s, w)
 	return r, s
@@ -336,5 +337,27 @@ func TestAsksItsSession(t *testing.T) {
 	a.Run(nothing)
 	if s.ends[0].Feed == nil || s.ends[0].State != messages.ActionOK {
 		t.Errorf("%+v", s.ends[0])
+	}
+}
+
+// A host that has lost its lease, since the session had the attempt begin, does not call the target.
+// What an attempt before it did is not known, so neither is this one's end.
+func TestLeaseIsLost(t *testing.T) {
+	for class, state := range map[messages.Class]messages.ActionState{
+		messages.ReadOnly: messages.ActionCancelled, messages.Effectful: messages.ActionUnknown,
+	} {
+		called := false
+		r, s := begin(t, func(context.Context, *tools.Call) (neuroscript.Value, error) {
+			called = true
+			return neuroscript.Value{}, nil
+		}, func(_ *compiled.Agent, w *Work) { w.Start.Class = class })
+		s.lost = true
+		r.Run(nothing)
+		if called {
+			t.Errorf("%s: the target is called", class)
+		}
+		if len(s.ends) != 1 || s.ends[0].State != state || s.ends[0].Reason != "cancelled" {
+			t.Errorf("%s: it ends with %+v", class, s.ends)
+		}
 	}
 }
