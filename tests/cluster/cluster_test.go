@@ -132,16 +132,7 @@ func proof(r *http.Request, body, to string) string {
 // A request that was forwarded is not forwarded again, although it is proved: a host that does not run
 // the session says so, and does nothing.
 func secondHop(t *testing.T, w *world) {
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	table, err := store.Hosts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := w.table()
 	hosts, err := table.Hosts(t.Context())
 	if err != nil {
 		t.Fatal(err)

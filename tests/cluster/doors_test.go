@@ -18,7 +18,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile/internal/lease"
-	"github.com/seed14be6753/stile/journal/postgres"
 )
 
 // What waits for a person is seen and answered at any host; so is what a session is fed with.
@@ -338,16 +337,7 @@ func slow(t *testing.T, w *world) {
 			all = append(all, c)
 		}
 	})
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	table, err := store.Hosts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := w.table()
 	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"mia"}`, http.StatusCreated)
 	w.ask("a", http.MethodDelete, "/v1/sessions/mia", "", http.StatusNoContent)
 	self := lease.Host{ID: uuid.New(), Address: l.Addr().String(), Version: "slow"}

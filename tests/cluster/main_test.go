@@ -32,6 +32,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal/postgres"
 	"github.com/seed14be6753/stile/llm"
@@ -342,6 +343,22 @@ func (w *world) start(name string) *process {
 	p.public, p.private, _ = strings.Cut(strings.TrimSpace(line), " ")
 	w.hosts[name] = p
 	return p
+}
+
+// table is that of the hosts, and of the sessions that they have.
+func (w *world) table() lease.Table {
+	w.t.Helper()
+	store, err := postgres.Open(w.t.Context(), postgres.Options{URL: w.job.URL, Schema: w.job.Schema})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = store.Close() })
+	table, err := store.Hosts()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(table.Close)
+	return table
 }
 
 // kill ends a host without a word.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -85,4 +86,35 @@ func (c *campaign) once(method, path, body string, into any) bool {
 	}
 	c.count("requests")
 	return true
+}
+
+// A host that is told to stop goes on answering, by the others, when /readyz has begun to fail: a
+// balancer takes its time to notice. Its answers end their connections.
+func TestStoppingHostAnswers(t *testing.T) {
+	w := prepare(t)
+	if w == nil {
+		return
+	}
+	w.start("a")
+	stopping := w.start("b")
+	w.ask("b", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"amy"}`, http.StatusCreated)
+	if err := stopping.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for got := w.raw("b", http.MethodGet, "/readyz", ""); got.status != http.StatusServiceUnavailable; got = w.raw("b", http.MethodGet, "/readyz", "") {
+		if got.err != nil {
+			t.Fatalf("it closes before it says that it is not ready: %v", got.err)
+		}
+	}
+	w.ask("b", http.MethodGet, "/v1/sessions/amy", "", http.StatusOK)
+	w.ask("b", http.MethodPost, "/v1/sessions", `{"agent":"talker","id":"ben"}`, http.StatusCreated)
+	resp, err := http.Get("http://" + stopping.public + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); !resp.Close {
+		t.Error("its answer does not end the connection")
+	}
+	<-stopping.ended
+	w.ask("a", http.MethodGet, "/v1/sessions/ben", "", http.StatusOK)
 }
