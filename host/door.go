@@ -16,7 +16,8 @@ import (
 )
 
 // The door for hosts is a listener of its own. A request there must prove that a host of the cluster
-// sent it, before any of its body is read; it has its client's token, and then goes the way of every request; it is not forwarded again.
+// sent it, before any of its body is read. It has its client's token, and then goes the way of every
+// request; it is not forwarded again.
 
 // listen serves the hosts' door until the function that comes back is called.
 func (c *cluster) listen() (stop func(context.Context)) {

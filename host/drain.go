@@ -23,8 +23,8 @@ func (e *LeftError) Error() string {
 // lastRequests is how long requests may take to end when no turn is in flight any more.
 var lastRequests = 5 * time.Second // a variable for tests
 
-// noticed is how long a host of a cluster answers after /readyz has begun to fail: balancers that
-// ask less often than each half second, and twice, send it requests that find a closed door.
+// noticed is how long a host of a cluster answers after /readyz has begun to fail. A balancer that
+// asks twice a second, and believes the second answer, sends it nothing more by then.
 const noticed = 2 * time.Second
 
 // drainLook is how often the host looks whether the last turn has ended.

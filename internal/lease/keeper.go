@@ -44,7 +44,7 @@ func (k *Keeper) Send(now time.Time) (ok bool) {
 	return true
 }
 
-// Failed takes note that nobody knows what became of the renewal.
+// Failed takes note that it is not known what became of the renewal.
 func (k *Keeper) Failed(now time.Time) {
 	k.next = earlier(now.Add(k.term.Length/16), k.term.Until())
 }
@@ -99,7 +99,7 @@ type Sessions struct {
 
 // Wants says that the host is to run a session: it does not give it up any more. mine is false when
 // the database has to be asked for it first; not before a moment, up to which a release may get
-// there that nobody has heard of.
+// there that had no answer.
 func (s *Sessions) Wants(sid string) (mine bool, before time.Time) {
 	delete(s.leaving, sid)
 	if before, unsure := s.unsure[sid]; unsure {
@@ -171,7 +171,7 @@ func (s *Sessions) GivenUp(sids []string) {
 	}
 }
 
-// Unsure takes note that nobody knows whether the database was told of sessions, and that it may
+// Unsure takes note that it is not known whether the database was told of sessions, and that it may
 // still be until a moment. They are to be given up again.
 func (s *Sessions) Unsure(sids []string, until time.Time) {
 	if s.unsure == nil {

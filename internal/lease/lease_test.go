@@ -97,7 +97,7 @@ func TestSessions(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var s Sessions
 	if s.GiveUp("a") {
-		t.Error("a session of nobody is given up")
+		t.Error("a session that the host does not have is given up")
 	}
 	s.Claimed("b")
 	s.Claimed("a")
@@ -107,7 +107,7 @@ func TestSessions(t *testing.T) {
 	if mine, _ := s.Wants("a"); !mine || !slices.Equal(s.Leaving(), []string{"b"}) {
 		t.Error("a session that is wanted again is given up")
 	}
-	// Nobody knows whether the database was told: it is asked again, not before the word is there.
+	// It is not known whether the database was told: it is asked again, not before the word is there.
 	s.Unsure([]string{"b", "c"}, at)
 	if mine, before := s.Wants("b"); mine || !before.Equal(at) {
 		t.Errorf("a session whose release may be on its way is had: %v, %v", mine, before)

@@ -65,7 +65,7 @@ func (n *node) looksAt() string {
 
 // A session that may be this host's, because the answer to a claim was lost, and one that has
 // stopped in the middle are looked at with the next renewal; and so is what a host had that lost its
-// lease. Nobody else would.
+// lease. No other host would.
 func TestLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTable()

@@ -21,7 +21,7 @@ type cluster struct {
 	// The tables.
 	rows   map[uuid.UUID]*row
 	leases map[string]uuid.UUID
-	ready  time.Time // nobody joins before; zero: the database has just crashed
+	ready  time.Time // no host joins before; zero: the database has just crashed
 	doubt  bool      // it has crashed, and hosts may believe in leases that it does not know
 
 	calls    []*statement
@@ -44,7 +44,7 @@ type statement struct {
 	life   int
 	what   string
 	do     func()
-	answer func(error) // nil: nobody waits for it any more
+	answer func(error) // nil: it is not waited for any more
 	done   bool
 	err    error
 	late   time.Time // it does not get there before
@@ -217,11 +217,11 @@ func (k *cluster) serve() {
 // move takes a statement a step further.
 func (c *statement) move() {
 	w, k := c.h.w, c.h.w.cluster
-	nobody := c.h.life != c.life || c.answer == nil
+	unheard := c.h.life != c.life || c.answer == nil
 	switch {
-	case nobody:
+	case unheard:
 		if !c.done && w.rnd.IntN(2) == 0 && c.what != "a join" { // of that the host says more on the way
-			w.log.say("host %d: %s gets to the database, and nobody waits for it", c.h.n, c.what)
+			w.log.say("host %d: %s gets to the database, and is not waited for", c.h.n, c.what)
 			c.do()
 		}
 		k.drop(c)

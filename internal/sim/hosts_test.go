@@ -37,7 +37,7 @@ func TestChecksOfHostsCanFail(t *testing.T) {
 		want, says string
 	}{
 		"a lease is believed in for ever": {sabotage{believes: true}, "lease", "lease"},
-		"nobody takes up what is left":    {sabotage{abandons: true}, "rest", ""},
+		"what is left is not taken up":    {sabotage{abandons: true}, "rest", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(60) {
@@ -48,7 +48,7 @@ func TestChecksOfHostsCanFail(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody noticed")
+			t.Error("no invariant failed")
 		})
 	}
 }

@@ -27,7 +27,7 @@ type came int
 const (
 	settled   came = iota
 	elsewhere      // nothing was done
-	unknown        // nobody knows what was done
+	unknown        // it is not known what was done
 )
 
 // asks has a client ask something at the door of a host.

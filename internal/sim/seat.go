@@ -410,8 +410,8 @@ func (h *host) open(c *client, then func(error)) {
 	})
 }
 
-// rouse wakes a session, at whatever host of a cluster has it. The session is nil when nobody
-// knows where it is awake.
+// rouse wakes a session, at whatever host of a cluster has it. The session is nil when it is
+// not known where it is awake.
 func (h *host) rouse(c *client, then func(*shell, error)) {
 	k := h.w.cluster
 	if k == nil {

@@ -77,7 +77,7 @@ type sabotage struct {
 	flatters bool // a provider says that it has nothing behind the reply
 	presses  bool // any message is taken for the last reply
 	believes bool // a host never doubts its lease
-	abandons bool // nobody takes up what a dead host left
+	abandons bool // what a dead host left is not taken up
 	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 

@@ -17,21 +17,30 @@ import (
 // limitEnv names the file for the test process that has a limit on the size of its files.
 const limitEnv = "STILE_JOURNAL_TEST_LIMIT"
 
+// underLimit returns the journal of a test that sets a limit, in the process of its own that it runs
+// in; in the first one it waits for that and returns "".
+func underLimit(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(limitEnv); path != "" {
+		return path
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), limitEnv+"="+filepath.Join(t.TempDir(), FileName))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return ""
+}
+
 // A limit on the size of files (RLIMIT_FSIZE) refuses commits as a full disk does. When it
 // is lifted, the store goes on without a restart and nothing acknowledged is lost.
 func TestFileSizeLimit(t *testing.T) {
-	path := os.Getenv(limitEnv)
+	path := underLimit(t)
 	if path == "" {
-		path = filepath.Join(t.TempDir(), FileName)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(self, "-test.run=^TestFileSizeLimit$", "-test.v")
-		cmd.Env = append(os.Environ(), limitEnv+"="+path)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
 		return
 	}
 	s := open(t, Options{Path: path})
@@ -76,18 +85,8 @@ func TestFileSizeLimit(t *testing.T) {
 // Where not even the file that SQLite puts beside a journal can grow, as on a full disk, the
 // error says so, and with room again the journal is what it was.
 func TestOpenWithoutRoom(t *testing.T) {
-	path := os.Getenv(limitEnv)
+	path := underLimit(t)
 	if path == "" {
-		path = filepath.Join(t.TempDir(), FileName)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(self, "-test.run=^TestOpenWithoutRoom$", "-test.v")
-		cmd.Env = append(os.Environ(), limitEnv+"="+path)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
 		return
 	}
 	s := open(t, Options{Path: path})

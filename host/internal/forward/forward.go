@@ -5,8 +5,8 @@
 // the hosts share. It is checked before any of the body is read.
 //
 // Invariants:
-//   - the code covers method, path, query, host, the length and digest of the body, every header that is passed on, who
-//     forwards, who shall answer, and when; a header that it does not cover is dropped;
+//   - the code covers method, path, query, host, the length and digest of the body, every header that
+//     is passed on, who forwards, who shall answer, and when; a header that it does not cover is dropped;
 //   - a proof is good for one host, in one life of it, for a short time and once;
 //   - a request ends when the host that answers it loses its lease;
 //   - the client sees one answer, and of a stream each event whole and once.
