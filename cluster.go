@@ -120,7 +120,8 @@ func (rt *Runtime) Owner(ctx context.Context, sid string) (p Peer, ok bool, err 
 	return rt.peer(h), true, nil
 }
 
-// ClusterTime is the time by the clock of the cluster's database, on which its hosts agree.
+// ClusterTime is the time by the clock of the cluster's database, on which its hosts agree. It is not
+// ahead of that clock, and behind by as long as the last renewal of the lease was under way.
 func (rt *Runtime) ClusterTime() time.Time {
 	if rt.member == nil {
 		return rt.cfg.Now()
@@ -196,9 +197,10 @@ func notShared() error {
 	return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the hosts of a cluster share a journal in PostgreSQL"}
 }
 
-// joinCluster makes this runtime one of its cluster.
-func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
-	c := rt.cfg.Cluster
+// openCluster opens what the hosts know of each other, and reads the clock on which they agree: from
+// here on it is this runtime's.
+func (rt *Runtime) openCluster(ctx context.Context, store journal.Store) error {
+	c := &rt.cfg.Cluster
 	if c.Address == "" || rt.cfg.ReadOnly {
 		return nil
 	}
@@ -220,8 +222,34 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 		table.Close()
 		return &messages.Error{Code: messages.ErrConfig, Field: "cluster", Detail: "the journal keeps no shares of limits"}
 	}
+	sent := time.Now()
+	now, err := table.Now(ctx)
+	if err != nil {
+		table.Close()
+		return err
+	}
+	rt.table, rt.clock = table, &membership.Clock{}
+	rt.clock.Read(now, sent, time.Now())
+	rt.cfg.Now = rt.clock.Now
+	return nil
+}
+
+// closeTable closes the table of hosts that no member has yet.
+func (rt *Runtime) closeTable() error {
+	if rt.table != nil {
+		rt.table.Close()
+	}
+	return nil
+}
+
+// joinCluster has this runtime be one of the hosts, and claim sessions from then on.
+func (rt *Runtime) joinCluster(ctx context.Context) (err error) {
+	if rt.table == nil {
+		return nil
+	}
+	c := rt.cfg.Cluster
 	rt.member, err = membership.Join(ctx, membership.Config{
-		Table: table, Address: c.Address, Version: c.Version, Lease: c.Lease, Log: rt.log.Named("cluster"),
+		Table: rt.table, Clock: rt.clock, Address: c.Address, Version: c.Version, Lease: c.Lease, Log: rt.log.Named("cluster"),
 		Load: rt.load,
 		Lost: func() { rt.host.LetGo(lease.Lost()) },
 		Idle: func() {
@@ -232,9 +260,6 @@ func (rt *Runtime) joinCluster(ctx context.Context, store journal.Store) error {
 		Claimed: rt.claimed,
 		Gone:    func() { rt.host.Alarm() }, Take: rt.take, Open: rt.open, PerSecond: rt.cfg.Boot.perSecond(), Count: func(e membership.Event) { rt.metrics.Cluster(string(e)) },
 	})
-	if err != nil {
-		table.Close()
-	}
 	return err
 }
 

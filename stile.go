@@ -59,6 +59,7 @@ import (
 	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/learn"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -168,7 +169,7 @@ type Config struct {
 	ModelSessions int
 
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
-	// concurrent use.
+	// concurrent use. A host of a Cluster goes by the clock of its database.
 	Rand io.Reader
 	Now  func() time.Time
 }
@@ -189,6 +190,8 @@ type Runtime struct {
 	ownStore bool
 	leave    func() error       // ends this runtime's attendance of the journal
 	unwatch  func()             // ends the watch of what other runtimes do
+	table    lease.Table        // of the cluster; nil without one
+	clock    *membership.Clock  // of its database
 	member   *membership.Member // nil without a cluster
 	shares   share.Table        // of the cluster
 	runs     atomic.Pointer[func() (runs, most int)]
@@ -254,6 +257,11 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.ReadOnly {
 		rt.cfg.Agents, cfg.Agents = nil, nil
 	}
+	if err := rt.openCluster(ctx, store); err != nil {
+		return nil, err
+	}
+	opened = append(opened, rt.closeTable)
+	cfg.Now = rt.cfg.Now
 	if rt.keys, err = rt.openKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -297,7 +305,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		rt.observer.Observe(rt.book.Observe)
 	}
 	rt.writer = groupcommit.New(rt.store, groupcommit.Options{})
-	if err := rt.joinCluster(ctx, store); err != nil {
+	if err := rt.joinCluster(ctx); err != nil {
 		rt.writer.Close()
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type Table interface {
 	// Renew lengthens the lease of a host, notes its load, and tells the time and all hosts, those included whose
 	// lease is over and who left sessions. ok is false when the lease was over: it stays over.
 	Renew(ctx context.Context, id uuid.UUID, length time.Duration, draining bool, load Load) (ok bool, now time.Time, hosts []Host, err error)
+	// Now is the time by the database's clock.
+	Now(ctx context.Context) (time.Time, error)
 	// Hosts lists the hosts, as Renew does.
 	Hosts(ctx context.Context) ([]Host, error)
 	// Drain has a host take no further session; there is false when it has no lease.

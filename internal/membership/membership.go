@@ -50,6 +50,8 @@ type Config struct {
 	Open func(ctx context.Context) ([]string, error)
 	// PerSecond bounds how many sessions of dead hosts are taken up in a second.
 	PerSecond int
+	// Clock is read with each renewal; nil is none.
+	Clock *Clock
 	// Count counts what happens, for metrics; nil counts nothing.
 	Count func(Event)
 }
@@ -96,9 +98,6 @@ type Member struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup
 }
-
-// reading is what the database's clock said, and when.
-type reading struct{ said, at time.Time }
 
 // Join makes this host one of those that share a journal. Sessions can be claimed from then on;
 // the lease is renewed from Start on.
@@ -164,7 +163,7 @@ func (m *Member) join(ctx context.Context) (keeper lease.Keeper, wait time.Durat
 	}
 	keeper = lease.Keep(m.cfg.Lease, sent)
 	m.id.Store(&id)
-	m.note(&keeper, now, hosts)
+	m.note(&keeper, now, sent, hosts)
 	return keeper, 0, nil
 }
 
@@ -178,10 +177,13 @@ func (m *Member) load() (l lease.Load) {
 }
 
 // note keeps what a renewal has told.
-func (m *Member) note(keeper *lease.Keeper, now time.Time, hosts []lease.Host) {
+func (m *Member) note(keeper *lease.Keeper, now, sent time.Time, hosts []lease.Host) {
 	m.until.Store(int64(keeper.Until().Sub(m.began)))
 	at := time.Now()
 	m.clock.Store(&reading{said: now, at: at})
+	if m.cfg.Clock != nil {
+		m.cfg.Clock.Read(now, sent, at)
+	}
 	for i := range hosts {
 		hosts[i].Until = at.Add(hosts[i].Left)
 	}
@@ -214,11 +216,8 @@ func (m *Member) ID() uuid.UUID { return *m.id.Load() }
 // Held reports whether this host has its lease, by its own clock.
 func (m *Member) Held() bool { return int64(time.Since(m.began)) < m.until.Load() }
 
-// Now is the time by the database's clock, about.
-func (m *Member) Now() time.Time {
-	r := m.clock.Load()
-	return r.said.Add(time.Since(r.at))
-}
+// Now is the time by the database's clock, or earlier by as long as its last answer was under way.
+func (m *Member) Now() time.Time { return m.clock.Load().now(time.Now()) }
 
 // Hosts lists the hosts as the last renewal found them.
 func (m *Member) Hosts() []lease.Host { return *m.others.Load() }
@@ -288,7 +287,8 @@ func (m *Member) listen() {
 func (m *Member) renew(keeper lease.Keeper) {
 	told := false
 	for m.rests(&keeper) {
-		if !keeper.Send(time.Now()) {
+		sent := time.Now()
+		if !keeper.Send(sent) {
 			m.lose()
 			var ok bool
 			if keeper, ok = m.rejoin(); !ok {
@@ -311,7 +311,7 @@ func (m *Member) renew(keeper lease.Keeper) {
 			keeper.Refused(time.Now())
 		case keeper.Renewed(time.Now()):
 			m.cfg.Count(Renewed)
-			m.note(&keeper, now, hosts)
+			m.note(&keeper, now, sent, hosts)
 			if m.drains.Load() && !told {
 				told = m.tells(&keeper)
 			}

@@ -129,6 +129,11 @@ func (d *table) list() (all []lease.Host) {
 	return all
 }
 
+func (d *table) Now(ctx context.Context) (now time.Time, err error) {
+	err = d.at(ctx, func() { now = d.now() })
+	return now, err
+}
+
 func (d *table) Hosts(ctx context.Context) (all []lease.Host, err error) {
 	err = d.at(ctx, func() { all = d.list() })
 	return all, err

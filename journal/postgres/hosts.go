@@ -136,6 +136,12 @@ func (h *hosts) Renew(ctx context.Context, id uuid.UUID, length time.Duration, d
 	return ok && err == nil, now, all, h.failure(err, "renewing the lease")
 }
 
+// Now implements lease.Table.
+func (h *hosts) Now(ctx context.Context) (now time.Time, err error) {
+	err = h.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+	return now, h.failure(err, "asking for the time")
+}
+
 // Hosts implements lease.Table.
 func (h *hosts) Hosts(ctx context.Context) ([]lease.Host, error) {
 	rows, err := h.pool.Query(ctx, sqlEveryHost)

@@ -443,16 +443,6 @@ func (c *campaign) trouble() {
 	}
 }
 
-// say writes into the logs of hosts what is done to them.
-func (c *campaign) say(format string, args ...any) {
-	line := fmt.Sprintf("%7.3f ---- "+format+"\n", append([]any{time.Since(c.witness.begun).Seconds()}, args...)...)
-	log, err := os.OpenFile(filepath.Join(c.logs, "campaign.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, _ = log.WriteString(line) // it is for reading alone
-		log.Close()
-	}
-}
-
 func (c *campaign) undisturbed() (calm []*berth) {
 	for _, b := range c.berths {
 		b.mu.Lock()
@@ -493,6 +483,7 @@ func (b *berth) frozen(r *rand.Rand) {
 	b.f.witness.freeze(p.name)
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	time.Sleep(*campaignLease + time.Duration(r.Int64N(int64(*campaignLease))))
+	b.f.say("%s: goes on", p.name)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	b.f.witness.thaw(p.name)
 }
@@ -649,6 +640,7 @@ func (c *campaign) judge() {
 			}
 			records = append(records, r)
 		}
+		c.keep(l, records)
 		c.ends(l, records)
 		c.effects(l, records, seen)
 		if l.agent != "worker" {
@@ -667,6 +659,17 @@ func (c *campaign) judge() {
 		if !seen[id] {
 			c.witness.fault("lost: %s (%s) was done, and no record tells", id, d.class)
 		}
+	}
+}
+
+// keep leaves a session's records beside the logs.
+func (c *campaign) keep(l *testSession, records []*stile.Record) {
+	var b strings.Builder
+	for _, r := range records {
+		fmt.Fprintf(&b, "%s %d epoch %d run %d turn %d %s %s\n", r.TS.Format(time.RFC3339Nano), r.Seq, r.Epoch, r.Run, r.Turn, r.Body.Kind(), r.Raw)
+	}
+	if err := os.WriteFile(filepath.Join(c.logs, l.id+".records"), []byte(b.String()), 0o600); err != nil {
+		c.t.Error(err)
 	}
 }
 
@@ -716,6 +719,11 @@ func (c *campaign) effects(l *testSession, records []*stile.Record, seen map[str
 			switch {
 			case b.State == messages.ActionOK && d == nil:
 				c.witness.fault("lost: action %s of turn %d of %s is ok, and was not done", b.ID, r.Turn, l.id)
+			case d != nil && d.late && d.class == string(messages.Effectful):
+				c.counts["effects whose last bytes came late"]++
+				if b.State != messages.ActionUnknown {
+					c.witness.fault("action %s of turn %d of %s was done late, and ends %s", b.ID, r.Turn, l.id, b.State)
+				}
 			case b.State == messages.ActionCancelled && d != nil && d.class == string(messages.Effectful):
 				c.witness.fault("action %s of turn %d of %s is cancelled, and was done", b.ID, r.Turn, l.id)
 			}

@@ -66,7 +66,7 @@ func (j *job) fleet() []*stile.Agent {
 			Name: name, Class: class, Params: []neuroscript.Param{{Name: "turn", Type: "int"}},
 			Run: func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 				return neuroscript.Value{}, tell(ctx, strings.TrimSuffix(j.Model, "/model")+"/deed?"+url.Values{
-					"host": {j.Name}, "session": {c.SID}, "turn": {fmt.Sprint(c.Turn)}, "id": {c.ID}, "key": {c.Key}, "epoch": {fmt.Sprint(c.Epoch)}, "class": {string(class)},
+					"host": {j.Name}, "session": {c.SID}, "turn": {fmt.Sprint(c.Turn)}, "id": {c.ID}, "key": {c.Key}, "epoch": {fmt.Sprint(c.Epoch)}, "called": {fmt.Sprint(time.Now().UnixNano())}, "class": {string(class)},
 				}.Encode())
 			},
 		})
@@ -116,10 +116,11 @@ func launch(t *testing.T, seed uint64, lease time.Duration, hosts int, logs stri
 	if !ok {
 		return nil
 	}
-	f := &fleet{t: t, server: server, witness: newWitness(seed), logs: logs}
+	f := &fleet{t: t, server: server, logs: logs}
 	if f.logs == "" {
 		f.logs = t.TempDir()
 	}
+	f.witness = newWitness(seed, f.say)
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	outside := httptest.NewServer(f.witness)
 	t.Cleanup(outside.Close)
@@ -386,4 +387,14 @@ func (f *fleet) request(method, path, body, key string) *outcome {
 	a := &outcome{status: resp.StatusCode}
 	a.body, a.err = io.ReadAll(resp.Body)
 	return a
+}
+
+// say writes into the logs of hosts what is done to them.
+func (f *fleet) say(format string, args ...any) {
+	line := fmt.Sprintf("%7.3f %s ---- "+format+"\n", append([]any{time.Since(f.witness.begun).Seconds(), time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
+	log, err := os.OpenFile(filepath.Join(f.logs, "campaign.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, _ = log.WriteString(line) // it is for reading alone
+		log.Close()
+	}
 }

@@ -71,6 +71,10 @@ type job struct {
 	Tokens  bool     // callers show tokens
 	Secrets []string // the first one signs; secret where there is none
 	Spread  bool     // sessions begin where there is less to do
+
+	Ahead    time.Duration   // of the wall clock of the others
+	Waits    []time.Duration // for each, an agent like the buyer whose questions expire after that time
+	Spending stile.Spending
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
@@ -120,7 +124,8 @@ func live(text string) error {
 	}
 	secret, old := j.secrets()
 	rt, err := stile.New(ctx, stile.Config{
-		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens,
+		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens, Spending: j.Spending,
+		Now:     func() time.Time { return time.Now().Add(j.Ahead) },
 		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret, OldSecrets: old},
 	})
 	if err != nil {
@@ -166,8 +171,17 @@ func (j job) agents() ([]*stile.Agent, error) {
 	buyer.Import.Tools = []string{"shop.pay"}
 	buyer.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
 	buyer.ContextFeeds = []manifest.Feed{{ID: "now", Source: manifest.FeedSource{Type: "internal", Action: "system_clock"}}}
-	return []*stile.Agent{{Manifest: talker, Model: asking{j, "talker"}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}, nil
+	all := []*stile.Agent{{Manifest: talker, Model: asking{j, "talker"}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}
+	for _, wait := range j.Waits {
+		man := *buyer
+		man.Name, man.Approval.Wait = waiting(wait), wait
+		all = append(all, &stile.Agent{Manifest: &man, Tools: []stile.Tool{pay}, Model: asking{j, man.Name}})
+	}
+	return all, nil
 }
+
+// waiting names the buyer whose questions expire after that time.
+func waiting(wait time.Duration) string { return "buyer-" + wait.String() }
 
 // tokensOf opens the tokens of the cluster.
 func tokensOf(ctx context.Context, store *postgres.Store, secret []byte, old ...[]byte) (*access.Tokens, error) {

@@ -20,7 +20,8 @@ type witness struct {
 
 	mu       sync.Mutex
 	rnd      *rand.Rand
-	frozen   map[string]bool // lives that stand still, or have for as long as no host may believe them
+	say      func(format string, args ...any) // into the log of what happens
+	frozen   map[string]bool                  // lives that stand still, or have for as long as no host may believe them
 	sessions map[string]*seat
 	deeds    map[string]*deed // by session, turn and action
 	problems []string
@@ -41,6 +42,23 @@ type seat struct {
 	open  map[string]int // models that are asked, by life
 	turn  int64          // the latest
 	epoch int64          // of the latest effect
+	rises []rise
+}
+
+// rise is when a turn was the latest for the first time, or an epoch.
+type rise struct {
+	turn, epoch int64
+	at          time.Time
+}
+
+// overtaken is when something later than a turn, or an epoch, was seen first; zero if nothing was.
+func (s *seat) overtaken(turn, epoch int64) time.Time {
+	for _, r := range s.rises {
+		if r.turn > turn || r.epoch > epoch {
+			return r.at
+		}
+	}
+	return time.Time{}
 }
 
 // deed is what a tool did.
@@ -49,11 +67,12 @@ type deed struct {
 	keys  []string // of each time
 	lives []string
 	turn  int64
+	late  bool // see act
 }
 
-func newWitness(seed uint64) *witness {
+func newWitness(seed uint64, say func(format string, args ...any)) *witness {
 	return &witness{
-		begun: time.Now(), rnd: rand.New(rand.NewPCG(seed, 1)), frozen: map[string]bool{}, sessions: map[string]*seat{}, deeds: map[string]*deed{},
+		say: say, begun: time.Now(), rnd: rand.New(rand.NewPCG(seed, 1)), frozen: map[string]bool{}, sessions: map[string]*seat{}, deeds: map[string]*deed{},
 	}
 }
 
@@ -103,7 +122,10 @@ func (w *witness) begins(sid, life string, turn int64) {
 	if turn < s.turn {
 		w.problems = append(w.problems, fmt.Sprintf("%s asks about turn %d of %s, and turn %d was in flight already", life, turn, sid, s.turn))
 	}
-	s.turn = max(s.turn, turn)
+	if turn > s.turn {
+		s.turn = turn
+		s.rises = append(s.rises, rise{turn: turn, at: time.Now()})
+	}
 	s.open[life]++
 	w.lost = slices.DeleteFunc(w.lost, func(l *lapse) bool {
 		if l.sid == sid && l.life != life {
@@ -192,6 +214,7 @@ func (w *witness) died(life string) {
 // speak is a model.
 func (w *witness) speak(rw http.ResponseWriter, r *http.Request) {
 	sid, life := r.FormValue("session"), r.FormValue("host")
+	w.say("%s asks about turn %s of %s", life, r.FormValue("turn"), sid)
 	w.begins(sid, life, number(r.FormValue("turn")))
 	defer w.ends(sid, life)
 	pause := func(most int) bool {
@@ -238,24 +261,33 @@ func (w *witness) speak(rw http.ResponseWriter, r *http.Request) {
 	say(b.String())
 }
 
-// act is what tools act on.
+// act is what tools act on. A call that was begun in time and whose last bytes come late is none that
+// a host had to refrain from: it stood still in the middle of it. Its record has to say that the
+// outcome is not known. A call that was begun late is a fault.
 func (w *witness) act(rw http.ResponseWriter, r *http.Request) {
 	sid, life, turn, epoch := r.FormValue("session"), r.FormValue("host"), number(r.FormValue("turn")), number(r.FormValue("epoch"))
+	called := time.Unix(0, number(r.FormValue("called")))
+	w.say("%s does %s %s in turn %d, epoch %d of %s, called %s ago", life, r.FormValue("class"), r.FormValue("id"), turn, epoch, sid, time.Since(called))
 	func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		s := w.seat(sid)
-		if turn < s.turn || epoch < s.epoch {
-			w.problems = append(w.problems, fmt.Sprintf("%7.3f %s does something in turn %d, epoch %d of %s, and turn %d, epoch %d has begun", time.Since(w.begun).Seconds(), life, turn, epoch, sid, s.turn, s.epoch))
+		over := s.overtaken(turn, epoch)
+		late := !over.IsZero()
+		if late && !called.Before(over) {
+			w.problems = append(w.problems, fmt.Sprintf("%7.3f %s does something in turn %d, epoch %d of %s %s after turn %d, epoch %d had begun", time.Since(w.begun).Seconds(), life, turn, epoch, sid, called.Sub(over), s.turn, s.epoch))
 		}
-		s.epoch = max(s.epoch, epoch)
+		if epoch > s.epoch {
+			s.epoch = epoch
+			s.rises = append(s.rises, rise{epoch: epoch, at: time.Now()})
+		}
 		id := deedID(sid, turn, r.FormValue("id"))
 		d := w.deeds[id]
 		if d == nil {
 			d = &deed{class: r.FormValue("class"), turn: turn}
 			w.deeds[id] = d
 		}
-		d.keys, d.lives = append(d.keys, r.FormValue("key")), append(d.lives, life)
+		d.keys, d.lives, d.late = append(d.keys, r.FormValue("key")), append(d.lives, life), d.late || late
 	}()
 	select {
 	case <-time.After(time.Duration(w.draw(30)) * time.Millisecond):
