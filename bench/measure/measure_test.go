@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -66,8 +67,14 @@ func TestReasonsAreBounded(t *testing.T) {
 func TestUsageSince(t *testing.T) {
 	a := Usage{CPUMicros: 10, Commits: 5, Records: -1, Fsyncs: 3, RSS: 7}
 	b := Usage{CPUMicros: 15, Commits: 9, Records: 4, Fsyncs: -1, RSS: 8}
-	if got, want := b.Since(a), (Usage{CPUMicros: 5, Commits: 4, Records: -1, Fsyncs: -1, RSS: 8}); got != want {
+	a.Parts = []Part{{"b", 1, 2}, {"a", 10, -1}}
+	b.Parts = []Part{{"a", 15, 3}, {"b", 4, 2}, {"c", 7, 7}}
+	want := Usage{CPUMicros: 5, Commits: 4, Records: -1, Fsyncs: -1, RSS: 8, Parts: []Part{{"a", 5, -1}, {"b", 3, 0}, {"c", -1, -1}}}
+	if got := b.Since(a); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	if b.Parts[0].CPUMicros != 15 {
+		t.Error("what was taken until then has changed")
 	}
 }
 

@@ -122,7 +122,20 @@ type Usage struct {
 	Live        int64 `json:"live_bytes"` // of the heap, after a collection
 	// Shared says that target and bench are one process, so that the times of both are in CPUMicros.
 	Shared bool `json:"shared,omitempty"`
+	// Parts are what processes took: each host of several, whose sum the members above are, and
+	// the database, which is no part of that sum. Nil of a target that is one process.
+	Parts []Part `json:"parts,omitempty"`
 }
+
+// Part is what one process of a target took. A member that it does not tell is -1.
+type Part struct {
+	Name      string `json:"name"` // a host's address, or Database
+	CPUMicros int64  `json:"cpu_us"`
+	Commits   int64  `json:"commits"`
+}
+
+// Database is the name of the Part that is the database of the hosts.
+const Database = "database"
 
 // Unknown is a usage of which nothing is known.
 func Unknown() Usage {
@@ -142,6 +155,16 @@ func (u Usage) Since(before Usage) Usage {
 	sub(&u.Commits, before.Commits)
 	sub(&u.Records, before.Records)
 	sub(&u.Fsyncs, before.Fsyncs)
+	u.Parts = slices.Clone(u.Parts)
+	for i := range u.Parts {
+		part := &u.Parts[i]
+		was := Part{CPUMicros: -1, Commits: -1}
+		if n := slices.IndexFunc(before.Parts, func(p Part) bool { return p.Name == part.Name }); n >= 0 {
+			was = before.Parts[n]
+		}
+		sub(&part.CPUMicros, was.CPUMicros)
+		sub(&part.Commits, was.Commits)
+	}
 	if u.Fsyncs == 0 && u.Commits > 0 {
 		u.Fsyncs = -1 // a host whose journal is no file of its own says 0
 	}

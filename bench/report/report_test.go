@@ -33,7 +33,7 @@ func result() *measure.Result {
 	return &measure.Result{
 		Format: measure.Format, Tool: "stile test", Target: "http://x/?<script>alert(1)</script>", Partial: true,
 		Workload: workload.Workload{Name: "w", About: "a & b", Seed: 7, Jobs: []workload.Job{{Name: "one"}, {Name: "two"}}},
-		Rounds:   []measure.Round{rec.Round(5*time.Second, measure.Usage{CPUMicros: 2e6, RSS: 8e7, PeakRSS: 9e7, Commits: 2500, Records: 8000, Fsyncs: -1, Shared: true})},
+		Rounds:   []measure.Round{rec.Round(5*time.Second, measure.Usage{CPUMicros: 2e6, RSS: 8e7, PeakRSS: 9e7, Commits: 2500, Records: 8000, Fsyncs: -1, Shared: true, Parts: []measure.Part{{Name: "http://a", CPUMicros: 15e5, Commits: 2000}, {Name: measure.Database, CPUMicros: 5e5, Commits: -1}}})},
 		Own:      &measure.Own{Submits: 5000, CPUMicrosEach: 7.25},
 		Thresholds: []measure.Verdict{
 			{Threshold: "p99(end) < 5ms", Found: 9000}, {Threshold: "errors <= 0", Holds: true}, {Threshold: "rss < 1GB", Found: 9e7, Holds: true}, {Threshold: "cpu_us < 1", Unknown: true},
@@ -62,6 +62,8 @@ refused      1 429 <b>RATE</b>
 left         2 not sent
 streams      2 cut 5 times: 1 the same byte for byte, 1 different
 target       2000 µs processor time a run, the bench's own included: they are one process
+target       http://a: 1500 µs processor time a run, 2.00 commits
+target       database: 500 µs processor time a run
 target       8.00 records, 2.50 commits a run
 target       90.0 MB resident at most
 bench        7.2 µs processor time a submit, measured with 5,000 against a target that answers at once

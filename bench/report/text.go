@@ -137,6 +137,7 @@ func jobTimes(r *measure.Result, job string) measure.Times {
 func usage(r *measure.Result) (lines []string) {
 	var u measure.Usage
 	var ended int64
+	var parts []measure.Part
 	u.PeakRSS = -1
 	for i := range r.Rounds {
 		of := r.Rounds[i].Usage
@@ -154,6 +155,15 @@ func usage(r *measure.Result) (lines []string) {
 		add(&u.Fsyncs, of.Fsyncs)
 		u.PeakRSS = max(u.PeakRSS, of.PeakRSS)
 		u.Shared = u.Shared || of.Shared
+		for _, one := range of.Parts {
+			at := slices.IndexFunc(parts, func(p measure.Part) bool { return p.Name == one.Name })
+			if at < 0 {
+				parts = append(parts, one)
+				continue
+			}
+			add(&parts[at].CPUMicros, one.CPUMicros)
+			add(&parts[at].Commits, one.Commits)
+		}
 	}
 	if ended == 0 {
 		return nil
@@ -163,6 +173,16 @@ func usage(r *measure.Result) (lines []string) {
 		text := fmt.Sprintf("%.0f µs processor time a run", each(u.CPUMicros))
 		if u.Shared {
 			text += ", the bench's own included: they are one process"
+		}
+		lines = append(lines, text)
+	}
+	for _, p := range parts {
+		if p.CPUMicros < 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: %.0f µs processor time a run", p.Name, each(p.CPUMicros))
+		if p.Commits >= 0 {
+			text += fmt.Sprintf(", %.2f commits", each(p.Commits))
 		}
 		lines = append(lines, text)
 	}

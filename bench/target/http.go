@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed14be6753/stile/bench/load"
 	"github.com/seed14be6753/stile/bench/measure"
+	"github.com/seed14be6753/stile/bench/process"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -33,6 +34,7 @@ type Host struct {
 	client     *http.Client
 	opened     sync.Map // session's id → *opening
 	tellsUsage bool
+	database   int // its process; 0 when it is not known
 }
 
 // opening is a session that is opened once, however many submits ask for it.
@@ -455,9 +457,18 @@ func (h *Host) approve(ctx context.Context, r *load.Request, id, digest string) 
 	return nil
 }
 
+// Beside has Usage also tell what a process of this machine takes, and its children: the database
+// of the hosts. It is called before the first request.
+func (h *Host) Beside(pid int) { h.database = pid }
+
 // Usage implements load.Target: what the host's /metrics says of it.
-func (h *Host) Usage(ctx context.Context) measure.Usage {
-	u := measure.Unknown()
+func (h *Host) Usage(ctx context.Context) (u measure.Usage) {
+	u = measure.Unknown()
+	if h.database > 0 {
+		defer func() {
+			u.Parts = append(u.Parts, measure.Part{Name: measure.Database, CPUMicros: process.Family(h.database), Commits: -1})
+		}()
+	}
 	if !h.tellsUsage {
 		return u
 	}
@@ -466,6 +477,11 @@ func (h *Host) Usage(ctx context.Context) measure.Usage {
 	all := make([]map[string]float64, len(h.bases))
 	for i, base := range h.bases {
 		all[i] = h.metrics(ctx, base)
+	}
+	if len(all) > 1 {
+		for i, m := range all {
+			u.Parts = append(u.Parts, measure.Part{Name: h.bases[i], CPUMicros: told(m, "process_cpu_seconds_total", 1e6), Commits: told(m, "stile_journal_commits_total", 1)})
+		}
 	}
 	take := func(to *int64, name string, scale float64) {
 		sum := 0.0
@@ -486,6 +502,15 @@ func (h *Host) Usage(ctx context.Context) measure.Usage {
 	take(&u.Goroutines, "go_goroutines", 1)
 	take(&u.Descriptors, "process_open_fds", 1)
 	return u
+}
+
+// told is a metric in a unit of its own; -1 without one.
+func told(m map[string]float64, name string, scale float64) int64 {
+	v, ok := m[name]
+	if !ok {
+		return -1
+	}
+	return int64(v * scale)
 }
 
 // metrics are the values of /metrics of a host without labels; nil when it does not tell.

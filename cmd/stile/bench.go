@@ -90,7 +90,7 @@ that every threshold holds, 9 that one does not.`,
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token to show (default $"+envToken+")")
 	flags.StringVar(&o.openai, "openai", "", "base address of a server with chat completions, such as http://localhost:8000/v1")
 	flags.StringVar(&o.model, "model", "", "of --openai: the model to ask, in place of the names of agents")
-	flags.IntVar(&o.pid, "pid", 0, "of --openai: the server's process on this machine, to see what it takes (Linux)")
+	flags.IntVar(&o.pid, "pid", 0, "of --openai: the server's process on this machine, to see what it takes (Linux); of --host: the database's, with its children, beside what each host takes")
 	flags.StringVar(&o.agent, "agent", "", "of --host: put the whole load on this agent of the host")
 	flags.IntVar(&o.repeat, "repeat", 1, "rounds, at most 100; bench compare needs some to tell a difference from chance")
 	flags.DurationVar(&o.timeout, "timeout", load.DefaultTimeout, "time of one submit, from when it is sent to its end")
@@ -205,8 +205,10 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		bad("--memory", "goes not together with --dir and --journal")
 	case o.agent != "" && o.host == "":
 		bad("--agent", "goes with --host")
-	case (o.model != "" || o.pid != 0) && o.openai == "":
-		bad("--model", "and --pid go with --openai")
+	case o.model != "" && o.openai == "":
+		bad("--model", "goes with --openai")
+	case o.pid != 0 && !remote:
+		bad("--pid", "goes with --host and --openai")
 	}
 	var bounds []measure.Threshold
 	if w != nil {
@@ -239,6 +241,7 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		if err != nil {
 			return err
 		}
+		t.Beside(o.pid)
 		if !t.TellsUsage() {
 			b.notes = append(b.notes, "the host does not tell its metrics to this client: what it takes is not known (a token needs the scope metrics)")
 		}

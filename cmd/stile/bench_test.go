@@ -78,7 +78,8 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"--host", "http://localhost:1", "--memory"}, []string{"--host", "goes not together"}},
 		{[]string{"--memory", "--dir", dir}, []string{"--memory", "goes not together"}},
 		{[]string{"--agent", "x"}, []string{"--agent", "goes with --host"}},
-		{[]string{"--model", "x"}, []string{"--model", "go with --openai"}},
+		{[]string{"--model", "x"}, []string{"--model", "goes with --openai"}},
+		{[]string{"--pid", "1"}, []string{"--pid", "goes with --host and --openai"}},
 		{[]string{"--repeat", "0", "--timeout", "0s"}, []string{"--repeat", "--timeout"}},
 	} {
 		a := stileDo(t, append([]string{"bench"}, c.args...)...)
