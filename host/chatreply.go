@@ -191,7 +191,11 @@ func (s *Server) pieces(ctx context.Context, run *stile.Run, c *chatReply, growi
 				piece, err = c.take(u)
 			}
 			if err != nil && no == nil && s.leaving.Err() != nil && !problemOf(err).halt {
-				err = leavingChat()
+				p := leavingChat()
+				if forwarded(ctx) { // the host that asks finds who goes on with the run
+					p.Reason = reasonStopping
+				}
+				err = p
 			}
 			if !yield(piece, err) || err != nil || c.Ended != nil {
 				return
@@ -215,6 +219,16 @@ func (s *Server) wholeReply(ctx context.Context, w http.ResponseWriter, r *http.
 		}
 	}
 	return nil // where nothing is written the client has gone
+}
+
+// movesOn reports whether another host goes on with a stream that ends early, and sees to that.
+func movesOn(ctx context.Context, r *http.Request, err error) bool {
+	moves := redirectOf(ctx)
+	if moves == nil || lost(ctx) != nil || r.Context().Err() != nil || !problemOf(err).goesElsewhere() {
+		return false
+	}
+	moves.cut = true
+	return true
 }
 
 // listens reports whether a client that is told an error may still be there.
@@ -256,7 +270,7 @@ func (s *Server) streamChat(ctx context.Context, cancel func(), w http.ResponseW
 			if !start.never() {
 				return false, err
 			}
-			if listens(r) {
+			if !movesOn(ctx, r, err) && listens(r) {
 				out.sendEvent("", chatErrorOf(problemOf(err)))
 			}
 			return true, nil

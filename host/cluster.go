@@ -118,7 +118,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, 
 		next.ServeHTTP(w, r)
 		return
 	}
-	if pattern == submitPattern && r.Header.Get(keyHeader) == "" {
+	if (pattern == submitPattern || isAnswer(pattern)) && r.Header.Get(keyHeader) == "" {
 		r.Header.Set(keyHeader, "host-"+uuid.NewString()) // it may have to be asked again
 	}
 	sid := ""
@@ -126,6 +126,10 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, 
 		sid = p.sid(id)
 	}
 	t := &proxy{c: c, w: forward.NewResponse(w), r: r, body: body, next: next, pattern: pattern, sid: sid, asks: !reads || following(r, pattern)}
+	if isAnswer(pattern) && !forwarded(r.Context()) {
+		t.splice = newSplice(pattern, body)
+		t.w.Edit(t.splice.edit)
+	}
 	t.serve()
 }
 

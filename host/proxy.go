@@ -28,7 +28,17 @@ const (
 	// lastAttempts is how long requests that waited here, for a turn to end, may go on to look for
 	// another host when this one stops: most of what they have to end.
 	lastAttempts = 4 * time.Second
+	// leastTaken is how long an attempt takes at least that does not count against the patience: the
+	// other host was at work, up to the turn's end.
+	leastTaken = time.Second + forward.TakeWait
 )
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 // A proxy passes one request of a client to the host that answers it: this one, or another over the
 // door for hosts. When the session has moved, or the other host is gone, it makes another attempt.
@@ -49,6 +59,7 @@ type proxy struct {
 	wants   string    // what this host wants by it
 	leaves  bool      // the host that runs the session gives it up behind its turn
 	guessed bool      // a guess of who runs the session was tried
+	splice  *splice   // of an answer for a client of OpenAI; or nil
 	found   *redirect // of the last attempt here
 }
 
@@ -68,8 +79,10 @@ func (t *proxy) serve() {
 	until, leaving := began.Add(forwardPatience), t.c.s.leaving.Done()
 	for {
 		out := cutOff // still, until it is known where the stream goes on
-		if !t.cut {
-			out = t.attempt(in)
+		if tried := time.Now(); !t.cut {
+			if out = t.attempt(in); time.Since(tried) > leastTaken { // a host had taken the request
+				until = later(until, time.Now().Add(forwardPatience))
+			}
 		}
 		switch {
 		case out == settled:
@@ -128,16 +141,25 @@ func waits(began, until, now time.Time, leaves bool) (pause time.Duration, more 
 
 // refuse ends a request that no host answers.
 func (t *proxy) refuse(detail string) {
-	if t.w.Begun() {
+	p := tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, stile.ReasonElsewhere, detail, time.Second)
+	switch {
+	case !t.w.Begun():
+		t.c.s.refuse(t.w, t.r, p)
+	case t.splice == nil || !t.w.Streams():
 		panic(http.ErrAbortHandler)
+	default:
+		_, _ = t.w.ResponseWriter.Write(t.splice.fail(p)) // a client that is gone reads nothing
 	}
-	t.c.s.refuse(t.w, t.r, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, stile.ReasonElsewhere, detail, time.Second))
 }
 
 // stops tells the reader of a stream that this host stops.
 func (t *proxy) stops() {
 	if !t.w.Streams() {
 		t.refuse("the host is stopping")
+		return
+	}
+	if t.splice != nil {
+		_, _ = t.w.ResponseWriter.Write(t.splice.fail(leavingChat()))
 		return
 	}
 	_, _ = t.w.ResponseWriter.Write([]byte("event: leaving\ndata: {\"detail\":\"the host stops; come back with the last id\"}\n\n")) // it is stopping
@@ -247,6 +269,8 @@ func (t *proxy) at(to stile.Peer) outcome {
 		switch {
 		case t.r.Context().Err() != nil:
 			return elsewhere // the client has gone
+		case t.slow != "" && isAnswer(t.pattern) && !t.placeable():
+			return unknown // if it takes the request after all, it ends the run with it
 		case errors.As(err, &op) && op.Op == "dial", t.repeatable():
 			return elsewhere
 		}
@@ -265,5 +289,5 @@ func (t *proxy) at(to stile.Peer) outcome {
 // repeatable reports whether a request does no more when it is made twice.
 func (t *proxy) repeatable() bool {
 	return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead || t.pattern == submitPattern ||
-		t.pattern == beginPattern && t.r.Header.Get(keyHeader) != "" && !t.named || t.placeable()
+		isAnswer(t.pattern) && t.r.Header.Get(keyHeader) != "" || t.pattern == beginPattern && t.r.Header.Get(keyHeader) != "" && !t.named || t.placeable()
 }

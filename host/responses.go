@@ -119,6 +119,7 @@ func (s *Server) streamResponse(ctx context.Context, cancel func(), w http.Respo
 			send(reply.Grow(piece))
 		}
 		switch {
+		case err != nil && movesOn(ctx, r, err):
 		case err != nil && listens(r):
 			e := chatErrorOf(problemOf(err)).Error
 			send(reply.Fail(e.Code, e.Type, e.Message))
@@ -160,6 +161,9 @@ func (s *Server) beginResponse(ctx context.Context, r *http.Request, q *response
 		return nil
 	}
 	id := uuid.Must(uuid.NewV7())
+	if key != "" { // a repeat has the name of the request before
+		id = uuid.NewSHA1(uuid.UUID(ask.inc), []byte(strconv.FormatInt(c.run.Ordinal(), 10)+"\n"+key))
+	}
 	c.name = "resp_" + strings.ReplaceAll(id.String(), "-", "")
 	return nil
 }

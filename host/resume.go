@@ -17,7 +17,8 @@ import (
 )
 
 // The answer of another host is passed to the client as it comes. When a stream of events breaks, a
-// proxy asks the host that runs the session by then for what follows the last whole event.
+// proxy asks the host that runs the session by then for what follows the last whole event. Answers for
+// clients of OpenAI have no such events: splice.go.
 
 // opens reports whether the stream that answers the request begins with a line of its own.
 func (t *proxy) opens() bool { return t.pattern == submitPattern || following(t.r, t.pattern) }
@@ -29,9 +30,13 @@ func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 		switch {
 		case resp.StatusCode == http.StatusNoContent:
 			return settled // all of it was seen
+		case t.splice != nil && (resp.StatusCode != http.StatusOK || !events):
+			return t.refused(resp)
 		case resp.StatusCode != http.StatusOK || !events:
 			return cutOff
 		}
+	} else if t.splice != nil && !events {
+		return t.whole(ctx, resp)
 	} else {
 		head := t.w.Adopt(resp.Header)
 		if n := resp.ContentLength; n >= 0 && !events {
@@ -74,6 +79,37 @@ func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 	}
 }
 
+// whole passes an answer on that does not stream, when all of it is here: where the other host dies in
+// the middle, the next owner of the run gives it.
+func (t *proxy) whole(ctx context.Context, resp *http.Response) outcome {
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case t.r.Context().Err() != nil:
+		return settled
+	case err != nil && errors.Is(context.Cause(ctx), errLeaving):
+		t.refuse("the host is stopping")
+		return settled
+	case err != nil:
+		t.c.client.Count(forward.Broken)
+		return elsewhere
+	}
+	t.w.Adopt(resp.Header).Set("Content-Length", strconv.Itoa(len(body)))
+	t.w.WriteHeader(resp.StatusCode)
+	_, _ = t.w.Write(body) // a client that is gone reads nothing
+	return settled
+}
+
+// refused ends a stream that the next owner of its run refuses to go on with. What may change is asked
+// again.
+func (t *proxy) refused(resp *http.Response) outcome {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
+		return cutOff
+	}
+	_, _ = t.w.ResponseWriter.Write(t.splice.refused(body)) // a client that is gone reads nothing
+	return settled
+}
+
 // socket passes a WebSocket on. Its client comes back by itself when the other host goes.
 func (t *proxy) socket(out *http.Request, upgrade string) (o outcome) {
 	proof := out.Header.Clone()
@@ -104,6 +140,14 @@ func (t *proxy) socket(out *http.Request, upgrade string) (o outcome) {
 // resume makes the request by which a stream goes on behind its last event. It reports false
 // when no host tells which run was begun.
 func (t *proxy) resume() bool {
+	t.w.Again()
+	if t.splice != nil { // asked once more, under its key
+		id := t.w.Header().Get(sessionHeader)
+		t.splice.again()
+		t.splice.alone = isEphemeral(id)
+		t.sid, t.resumed, t.wants = t.c.s.principal(t.r.Context()).sid(id), true, ""
+		return true
+	}
 	r := t.r.Clone(t.r.Context())
 	if t.pattern == submitPattern && !t.resumed {
 		run, ok := t.submitted()

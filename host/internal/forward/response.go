@@ -16,6 +16,7 @@ type Response struct {
 	begun   bool
 	stream  bool
 	events  Events
+	edit    func(whole []byte) []byte // or nil
 }
 
 // NewResponse returns the answer that w writes.
@@ -25,6 +26,14 @@ func NewResponse(w http.ResponseWriter) *Response {
 
 // Attempt begins another attempt. What is written is dropped while discard says so; it may be nil.
 func (p *Response) Attempt(discard func() bool) { p.discard = discard }
+
+// Edit has the events of a stream pass through f, which returns what the client is sent of them. f gets
+// them whole and in their order.
+func (p *Response) Edit(f func(whole []byte) []byte) { p.edit = f }
+
+// Again says that another host goes on with the stream: the beginning of an event whose end never came
+// is dropped.
+func (p *Response) Again() { p.events.rest = nil }
 
 // Reset forgets the head that an attempt made which was not the last.
 func (p *Response) Reset() { p.head = p.ResponseWriter.Header().Clone() }
@@ -85,6 +94,9 @@ func (p *Response) Write(b []byte) (int, error) {
 		return p.ResponseWriter.Write(b)
 	}
 	whole, err := p.events.Whole(b)
+	if err == nil && p.edit != nil && len(whole) > 0 {
+		whole = p.edit(whole)
+	}
 	if err == nil && len(whole) > 0 {
 		_, err = p.ResponseWriter.Write(whole)
 	}

@@ -20,6 +20,7 @@ type Reply struct {
 	text    []byte
 	seq     int64
 	opened  bool
+	closed  int // events of End that were sent, in front of the last one
 }
 
 // Event is one event of a stream: its type, and what it says.
@@ -249,8 +250,11 @@ func (r *Reply) ofText(kind string, delta, text *string) Event {
 
 // Begin returns the first events of a stream.
 func (r *Reply) Begin() []Event {
-	return []Event{r.state("response.created", r.response(inProgress)), r.state("response.in_progress", r.response(inProgress))}
+	return append([]Event{r.state("response.created", r.response(inProgress))}, r.InProgress())
 }
+
+// InProgress returns the second event of a stream.
+func (r *Reply) InProgress() Event { return r.state("response.in_progress", r.response(inProgress)) }
 
 // open returns the events in front of the text.
 func (r *Reply) open() []Event {
