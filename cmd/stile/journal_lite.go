@@ -13,6 +13,8 @@ func openPostgres(context.Context, string, bool) (sharedJournal, error) {
 	return nil, configError("journal", "this build is lite: it has SQLite alone")
 }
 
+func transient(error) bool { return false }
+
 // databases are none in a lite build, beside sqlite.
 func databases() map[string]stile.Database { return nil }
 

@@ -18,6 +18,9 @@ func openPostgres(ctx context.Context, url string, readOnly bool) (sharedJournal
 	return s, nil
 }
 
+// transient reports whether the database of a journal that could not be opened may be there later.
+func transient(err error) bool { return postgres.Transient(err) }
+
 // databases are those that relics may be in, beside sqlite.
 func databases() map[string]stile.Database {
 	return map[string]stile.Database{"postgres": relics.Open}

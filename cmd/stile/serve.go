@@ -262,15 +262,22 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	}
 	log := zapcore.Lock(zapcore.AddSync(a.err))
 	cfg.Log = telemetry.NewLogger(level, true, log)
+	var store sharedJournal
+	opened := func() error {
+		if store, err = a.openWaiting(ctx, cfg.Log.Named("journal")); store != nil {
+			cfg.Store = store
+		}
+		return err
+	}
+	defer func() {
+		if store != nil {
+			_ = store.Close() // the runtime has closed what it wrote
+		}
+	}()
 	var shared *access.Tokens
 	if s.Cluster.Address != "" {
-		store, err := a.openShared(ctx, false)
-		if err != nil {
-			return err
-		}
-		if store != nil {
-			defer func() { _ = store.Close() }() // the runtime has closed what it wrote
-			cfg.Store = store
+		if opened() != nil {
+			return toldBefore(ctx, err, cfg.Log)
 		}
 		if shared, err = a.tokensIn(ctx, s, store, cfg.Log.Named("tokens")); err != nil {
 			return err
@@ -292,6 +299,11 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 	}
 	if door.Webhooks, err = hooksOf(s, a.env); err != nil {
 		return err
+	}
+	// The port opens behind the journal: while the host waits for that, clients get no answer that a
+	// balancer could take for one of a host that lives.
+	if s.Cluster.Address == "" && !s.Memory && opened() != nil {
+		return toldBefore(ctx, err, cfg.Log)
 	}
 	l, err := door.Listen(ctx, s.Listen)
 	if err != nil {
@@ -368,6 +380,16 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 		cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
 	}
 	return err
+}
+
+// toldBefore is the error of a host whose journal could not be opened: none if it was told to stop while
+// it waited for that.
+func toldBefore(ctx context.Context, err error, log *zap.Logger) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	log.Info("stopped before the journal was open", zap.Error(err))
+	return nil
 }
 
 // settledBy is the error of a host that was told to stop. One that did not get everything to

@@ -279,6 +279,9 @@ func (s *Store) classify(err error, what, unknown string) error {
 		return typed
 	}
 	clean := s.target.quiet(err)
+	if passes(err) {
+		clean = transient{clean}
+	}
 	var pe *pgconn.PgError
 	if !errors.As(err, &pe) {
 		var ne net.Error

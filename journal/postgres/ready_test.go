@@ -74,3 +74,67 @@ func TestAServerThatStartsIsWaitedFor(t *testing.T) {
 		t.Errorf("a context that ends: %v", err)
 	}
 }
+
+// What passes is told apart from what does not, also with several hosts.
+func TestTransient(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shut := l.Addr().String()
+	l.Close()
+	codes := map[string]string{}
+	for _, code := range []string{"53300", "57P02", "28P01", "28000", "3D000", "42501", "42704"} {
+		url, _ := refusing(t, code)
+		codes[code] = strings.TrimPrefix(strings.TrimSuffix(url, "/x?sslmode=disable"), "postgres://ada@")
+	}
+	cut, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { // as a proxy whose server is away
+		defer close(done)
+		for {
+			c, err := cut.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	defer func() { cut.Close(); <-done }()
+	for _, c := range []struct {
+		hosts, query string
+		want         bool
+	}{
+		{shut, "sslmode=disable", true},
+		{shut, "sslmode=prefer", true},
+		{"stile.invalid", "sslmode=disable", true},
+		{cut.Addr().String(), "sslmode=disable", true},
+		{cut.Addr().String(), "sslmode=verify-full", true},
+		{"", "host=/nowhere&sslmode=disable", true},
+		{codes["53300"], "sslmode=disable", true},
+		{codes["57P02"], "sslmode=disable", true},
+		{codes["53300"], "sslmode=require", false}, // it has no TLS
+		{codes["28P01"], "sslmode=disable", false},
+		{codes["28000"], "sslmode=disable", false},
+		{codes["3D000"], "sslmode=disable", false},
+		{codes["42501"], "sslmode=disable", false},
+		{codes["42704"], "sslmode=disable", false},
+		{shut + "," + codes["53300"], "sslmode=disable", true},
+		{shut + "," + codes["28P01"], "sslmode=disable", false},
+		{codes["28000"] + "," + shut, "sslmode=disable", false},
+		{shut + "," + cut.Addr().String(), "sslmode=disable", true},
+	} {
+		_, err := Open(t.Context(), Options{URL: "postgres://ada:hunter2@" + c.hosts + "/x?" + c.query})
+		if err == nil || Transient(err) != c.want || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s %s: transient is %v, want %v: %v", c.hosts, c.query, !c.want, c.want, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, Options{URL: "postgres://" + shut + "/x"}); err == nil || Transient(err) {
+		t.Errorf("a context that is over: %v", err)
+	}
+}
