@@ -295,24 +295,25 @@ func (rt *Runtime) open(ctx context.Context) (sids []string, err error) {
 // takeWait bounds the wait for what is on its way to the journal.
 const takeWait = 10 * time.Second
 
-// take takes up a session that a dead host had.
-func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
+// take looks at a session that a dead host had, or that stopped here in the middle, and takes it up if
+// something of it is open.
+func (rt *Runtime) take(ctx context.Context, sid string) lease.Look {
 	within, cancel := context.WithTimeout(ctx, takeWait)
 	defer cancel()
 	head, err := rt.writer.Activate(within, sid) // behind what this host has on its way to the journal
 	switch {
 	case journal.IsNotFound(err):
-		return true
+		return lease.Look{Found: lease.Idle}
 	case err != nil:
-		return false
+		return lease.Look{}
 	case head.Closed || !head.Suspended() && !head.Pending():
-		return true // it goes on with the next request
+		return lease.Look{Found: lease.Idle} // it goes on with the next request
 	case head.Suspended() && head.Wake > rt.cfg.Now().UnixNano():
-		return true // the clock of alarms has it
+		return lease.Look{Found: lease.Idle} // the clock of alarms has it
 	}
 	agent, err := rt.agents.Find(ctx, &head)
 	if err != nil || agent == nil {
-		return false // another host may know its agent
+		return lease.Look{} // another host may know its agent
 	}
 	key, err := messages.ParseSID(sid)
 	if err == nil && head.Suspended() {
@@ -322,12 +323,14 @@ func (rt *Runtime) take(ctx context.Context, sid string) (done bool) {
 	}
 	var e *messages.Error
 	switch {
-	case err == nil, errors.As(err, &e) && e.Reason == lease.ReasonElsewhere: // another host was first
-		return true
+	case err == nil:
+		return lease.Look{Found: lease.Runs}
+	case errors.As(err, &e) && e.Reason == lease.ReasonElsewhere: // another host was first
+		return lease.Look{Found: lease.HeldElsewhere, Head: head.Hash}
 	case ctx.Err() == nil:
 		rt.log.Error("a session of a host that is gone cannot be taken up", zap.String("SID", sid), zap.Error(err))
 	}
-	return false
+	return lease.Look{}
 }
 
 // claimed leads the subscribers of a session away that another host has claimed; of any session

@@ -90,11 +90,11 @@ func earlier(a, b time.Time) time.Time {
 
 // Sessions are those that a host has, and those of them that it gives up. The zero value has none.
 //
-//	leaving ⊆ held
+// Those of leaving that are owed leave behind the look, if nothing of them runs by then.
 type Sessions struct {
 	held, leaving map[string]struct{}
 	unsure        map[string]time.Time // releases that may still get to the database, until then
-	owed          map[string]struct{}  // sessions that may have something open and run nowhere
+	owed          map[string]*debt     // sessions that may have something open and run nowhere
 }
 
 // Wants says that the host is to run a session: it does not give it up any more. mine is false when
@@ -120,43 +120,33 @@ func (s *Sessions) Claimed(sid string) {
 		s.held = map[string]struct{}{}
 	}
 	s.held[sid] = struct{}{}
+	delete(s.leaving, sid)
 	delete(s.unsure, sid)
 }
 
-// Owe says that a session, which is the host's or may be, has stopped in the middle. The host looks
-// at it again; until then it does not give it up, so that others do if the host dies.
-func (s *Sessions) Owe(sid string) {
-	if s.owed == nil {
-		s.owed = map[string]struct{}{}
-	}
-	s.owed[sid] = struct{}{}
-}
-
-// Owed lists the sessions that the host has to look at, in order.
-func (s *Sessions) Owed() []string { return sorted(s.owed) }
-
-// Paid says that the host looks at a session now.
-func (s *Sessions) Paid(sid string) { delete(s.owed, sid) }
-
-// GiveUp says that nothing of a session runs any more. It reports whether the database is to be told.
+// GiveUp says that nothing of a session runs any more. It reports whether the database is to be told
+// now: of a session that is owed it is told behind the look.
 func (s *Sessions) GiveUp(sid string) bool {
-	if _, owed := s.owed[sid]; owed || !s.Has(sid) {
+	if !s.Has(sid) {
 		return false
 	}
+	s.leaves(sid)
+	return s.owed[sid] == nil
+}
+
+func (s *Sessions) leaves(sid string) {
 	if s.leaving == nil {
 		s.leaving = map[string]struct{}{}
 	}
 	s.leaving[sid] = struct{}{}
-	return true
 }
 
 // Leaving lists the sessions that the database is to be told of, in order.
-func (s *Sessions) Leaving() []string { return sorted(s.leaving) }
-
-func sorted(set map[string]struct{}) []string {
-	sids := make([]string, 0, len(set))
-	for sid := range set {
-		sids = append(sids, sid)
+func (s *Sessions) Leaving() (sids []string) {
+	for sid := range s.leaving {
+		if s.owed[sid] == nil {
+			sids = append(sids, sid)
+		}
 	}
 	slices.Sort(sids)
 	return sids
@@ -178,7 +168,7 @@ func (s *Sessions) Unsure(sids []string, until time.Time) {
 		s.unsure = map[string]time.Time{}
 	}
 	for _, sid := range sids {
-		if s.Has(sid) {
+		if _, leaving := s.leaving[sid]; leaving || s.Has(sid) {
 			s.unsure[sid] = until
 		}
 	}
@@ -192,6 +182,9 @@ func Settled(now time.Time, length time.Duration) time.Time { return now.Add(len
 // it has one again: the journal may take what was on its way when the lease ended, and others
 // have looked before that.
 func (s *Sessions) Lost() {
+	for _, d := range s.owed {
+		d.doubt = time.Time{} // of a host without a lease the database makes nothing
+	}
 	for sid := range s.held {
 		s.Owe(sid)
 	}

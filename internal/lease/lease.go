@@ -67,8 +67,9 @@ type Table interface {
 	// Resign ends the lease of a host. The sessions that it still has are for others to take.
 	Resign(ctx context.Context, id uuid.UUID) error
 	// Claim makes a session a host's, unless another live host has it: then that is the owner. The
-	// owner is empty when the claimer has no lease.
-	Claim(ctx context.Context, id uuid.UUID, sid string) (owner Host, err error)
+	// owner is empty when the claimer has no lease. What gets to the database at until or later, by
+	// its clock, makes nothing the host's, and fails.
+	Claim(ctx context.Context, id uuid.UUID, sid string, until time.Time) (owner Host, err error)
 	// Owners returns the live hosts that have sessions, by SID.
 	Owners(ctx context.Context, sids ...string) (map[string]Host, error)
 	// GiveUp gives sessions up that a host has. What gets to the database at until or later, by its

@@ -121,18 +121,19 @@ func TestSessions(t *testing.T) {
 	}
 	// One that has stopped in the middle stays the host's until it was looked at.
 	s.Owe("a")
-	if s.GiveUp("a") || !slices.Equal(s.Owed(), []string{"a"}) {
-		t.Errorf("owed are %v", s.Owed())
+	if s.GiveUp("a") || !slices.Equal(s.Due(at), []string{"a"}) || len(s.Leaving()) != 0 {
+		t.Errorf("owed are %v, leaving are %v", s.Due(at), s.Leaving())
 	}
-	if s.Paid("a"); !s.GiveUp("a") {
-		t.Error("a session that was looked at is kept")
+	s.Looks("a", at)
+	if !s.Looked("a", Look{Found: Idle}, at) || !slices.Equal(s.Leaving(), []string{"a"}) {
+		t.Errorf("a session that was looked at is kept: leaving are %v", s.Leaving())
 	}
 	s.GivenUp([]string{"a"})
 	if s.Has("a") || s.Len() != 1 {
 		t.Error("a session that was given up is had")
 	}
-	if s.Lost(); s.Len() != 0 || !slices.Equal(s.Owed(), []string{"b"}) {
-		t.Errorf("without a lease the host has %d sessions, and looks at %v", s.Len(), s.Owed())
+	if s.Lost(); s.Len() != 0 || !slices.Equal(s.Due(at), []string{"b"}) {
+		t.Errorf("without a lease the host has %d sessions, and looks at %v", s.Len(), s.Due(at))
 	}
 	if got := Settled(at, 8*time.Second); !got.Equal(at.Add(9 * time.Second)) {
 		t.Errorf("a release is settled after %v", got.Sub(at))

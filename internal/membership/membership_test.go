@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/lease"
+	"github.com/seed14be6753/stile/messages"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -158,12 +159,12 @@ func (d *table) Resign(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-func (d *table) Claim(ctx context.Context, id uuid.UUID, sid string) (owner lease.Host, err error) {
+func (d *table) Claim(ctx context.Context, id uuid.UUID, sid string, until time.Time) (owner lease.Host, err error) {
 	var lost bool
 	err = d.at(ctx, func() {
 		d.claims++
 		switch has, ok := d.leases[sid]; {
-		case !d.live(id):
+		case !d.live(id) || !d.now().Before(until):
 		case ok && has != id && d.live(has):
 			owner = d.hosts[has].Host
 		default:
@@ -287,13 +288,13 @@ type node struct {
 	taken   chan string
 	heard   chan string
 	renewed atomic.Int64
-	done    bool // what Take answers
+	look    func(sid string) lease.Found // what Take finds, if it can claim what is to run; it may take its time
 	open    []string
 }
 
 func (d *table) join(t *testing.T, address string) *node {
 	t.Helper()
-	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 64), heard: make(chan string, 512), done: true}
+	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 1024), heard: make(chan string, 4096), look: func(string) lease.Found { return lease.Runs }}
 	var err error
 	n.Member, err = Join(t.Context(), Config{
 		Table: d, Address: address, Lease: lease.Default, Log: zap.NewNop(), PerSecond: 50,
@@ -305,12 +306,19 @@ func (d *table) join(t *testing.T, address string) *node {
 		},
 		Claimed: func(_ context.Context, sid string) { n.heard <- sid },
 		Lost:    func() { n.lost <- time.Now() }, Gone: func() {}, Idle: func() {},
-		Take: func(ctx context.Context, sid string) bool {
-			if err := n.Claim(ctx, sid); err != nil {
-				return true // another one has it
+		Take: func(ctx context.Context, sid string) lease.Look {
+			found := n.look(sid)
+			if found == lease.Runs {
+				err := n.Claim(ctx, sid)
+				if _, elsewhere := lease.Owner(err); elsewhere {
+					return lease.Look{Found: lease.HeldElsewhere, Head: messages.Digest{1}}
+				}
+				if err != nil {
+					return lease.Look{}
+				}
 			}
 			n.taken <- sid
-			return n.done
+			return lease.Look{Found: found}
 		},
 	})
 	if err != nil {

@@ -113,15 +113,17 @@ func (k *cluster) renew(id uuid.UUID, draining bool) (ok bool, all []lease.Host)
 	return ok, all
 }
 
-func (k *cluster) claim(id uuid.UUID, sid string) (owner lease.Host) {
+func (k *cluster) claim(id uuid.UUID, sid string, until time.Time) (owner lease.Host, late bool) {
 	switch has, ok := k.leases[sid]; {
 	case !k.live(id):
 	case ok && has != id && k.live(has):
 		owner = k.rows[has].Host
+	case !k.w.now.Before(until):
+		late = true
 	default:
 		k.leases[sid], owner = id, k.rows[id].Host
 	}
-	return owner
+	return owner, late
 }
 
 func (k *cluster) owner(sid string) (owner lease.Host, held bool) {

@@ -324,7 +324,7 @@ func (k *cluster) attend() {
 func (k *cluster) resting() bool {
 	k.tend()
 	for _, h := range k.w.hosts {
-		if h.away() || h.member.until.IsZero() || len(h.waking) > 0 || h.member.looks || len(h.member.left)+len(h.member.open) > 0 {
+		if h.away() || h.member.until.IsZero() || len(h.waking) > 0 || h.member.looks+h.member.pays > 0 || len(h.member.left)+len(h.member.open) > 0 {
 			return false
 		}
 	}

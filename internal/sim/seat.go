@@ -40,7 +40,8 @@ type seat struct {
 	flush    time.Time // not before
 	waits    []func()  // claims behind that
 
-	looks  bool // at something that a dead host left
+	looks  int // at something that a dead host left, or that is open
+	pays   int // looks that it owes
 	pace   time.Time
 	dead   []uuid.UUID // to look at
 	leftBy uuid.UUID
@@ -230,10 +231,15 @@ func (m *seat) claim(sid string, then func(error)) {
 	id := m.id
 	m.claims++
 	var owner lease.Host
-	k.send(m.h, "a claim of "+sid, 10*time.Second, func() { owner = k.claim(id, sid) }, func(err error) {
+	var late bool
+	until, settled := m.now().Add(k.length), lease.Settled(m.h.mono(), k.length)
+	k.send(m.h, "a claim of "+sid, 10*time.Second, func() { owner, late = k.claim(id, sid, until) }, func(err error) {
 		m.claims--
+		if late && err == nil {
+			err = errAway
+		}
 		if err != nil {
-			m.has.Owe(sid)
+			m.has.Doubt(sid, settled)
 		} else {
 			err = lease.Answer(sid, id, owner)
 		}
@@ -279,21 +285,32 @@ func (m *seat) lists() {
 	}
 }
 
-// takesUp takes up what dead hosts left.
+// Looks at once: those at what dead hosts left, and those that are owed. A host of the product makes
+// more, and of what two do together three do no more.
+const (
+	mostLooks = 2
+	mostPays  = 2
+)
+
+// takesUp takes up what dead hosts left, and looks at what this host owes.
 func (m *seat) takesUp() {
 	w, k := m.h.w, m.h.w.cluster
-	if w.abandons || m.looks || m.h.mono().Before(m.pace) || m.until.IsZero() {
+	if w.abandons || m.until.IsZero() {
 		return
 	}
-	ends := func() { m.looks, m.pace = false, m.h.mono().Add(20*time.Millisecond) }
+	m.repays()
+	if m.looks == mostLooks || m.h.mono().Before(m.pace) {
+		return
+	}
+	ends := func() { m.looks, m.pace = m.looks-1, m.h.mono().Add(20*time.Millisecond) }
 	switch {
 	case len(m.open) > 0:
 		sid := m.open[0]
 		m.open = m.open[1:]
-		m.looks = true
-		m.take(sid, func(bool) {
+		m.looks++
+		m.take(sid, func(lease.Look) {
 			ends()
-			if m.rounds > 1 && len(m.open) == 0 {
+			if m.rounds > 1 && len(m.open) == 0 && m.looks == 0 {
 				m.rounds--
 				m.pace = m.h.mono().Add(k.length)
 				m.lists()
@@ -306,41 +323,48 @@ func (m *seat) takesUp() {
 		}
 		sid, dead := m.left[0], m.leftBy
 		m.left = m.left[1:]
-		m.looks = true
-		m.take(sid, func(done bool) {
-			if !done {
-				ends()
+		m.looks++
+		m.take(sid, func(look lease.Look) {
+			if look.Found != lease.Idle {
+				if ends(); look.Found == lease.Runs {
+					w.stats.Taken++
+				}
 				return
 			}
 			w.stats.Taken++
 			until := m.now().Add(k.length)
 			k.send(m.h, "a release for a dead host", k.length, func() { k.giveUp(dead, []string{sid}, until) }, func(error) { ends() })
 		})
-	case len(m.has.Owed()) > 0 && m.held():
-		sid := m.has.Owed()[0]
-		m.looks = true
-		m.has.Paid(sid) // it may stop again
-		m.take(sid, func(done bool) {
-			if ends(); !done {
-				m.has.Owe(sid)
-				m.pace = m.h.mono().Add(k.length / 4)
-			}
-		})
-	case len(m.dead) > 0:
+	case len(m.dead) > 0 && m.looks == 0:
 		dead := m.dead[0]
 		m.dead = m.dead[1:]
-		m.looks = true
+		m.looks++
 		var sids []string
 		k.send(m.h, "the list of a dead host", k.length, func() { sids = k.left(dead) }, func(err error) {
-			if m.looks = false; err == nil {
+			if m.looks--; err == nil {
 				m.leftBy, m.left = dead, sids
 			}
 		})
 	}
 }
 
-// take takes up a session, as Runtime.take does.
-func (m *seat) take(sid string, then func(done bool)) {
+// repays looks at sessions that the host owes.
+func (m *seat) repays() {
+	for _, sid := range m.has.Due(m.h.mono()) {
+		if m.pays == mostPays || !m.held() {
+			return
+		}
+		m.pays++
+		m.has.Looks(sid, m.h.mono())
+		m.take(sid, func(look lease.Look) {
+			m.pays--
+			m.has.Looked(sid, look, m.h.mono())
+		})
+	}
+}
+
+// take looks at a session, and takes it up if something of it is open, as Runtime.take does.
+func (m *seat) take(sid string, then func(lease.Look)) {
 	w := m.h.w
 	c := w.named(sid)
 	if !m.h.cut { // behind what is on its way to the journal
@@ -349,13 +373,13 @@ func (m *seat) take(sid string, then func(done bool)) {
 	head, err := w.disk.Head(bg, sid)
 	switch {
 	case m.h.cut:
-		then(false)
+		then(lease.Look{})
 		return
 	case journal.IsNotFound(err), !head.Suspended() && !head.Pending():
-		then(true)
+		then(lease.Look{Found: lease.Idle})
 		return
 	case head.Suspended() && head.Wake > m.h.now().UnixNano():
-		then(true)
+		then(lease.Look{Found: lease.Idle})
 		return
 	}
 	m.h.open(c, func(err error) {
@@ -364,7 +388,14 @@ func (m *seat) take(sid string, then func(done bool)) {
 			s.endTurn()
 		}
 		_, elsewhere := lease.Owner(err)
-		then(err == nil || elsewhere)
+		switch {
+		case err == nil:
+			then(lease.Look{Found: lease.Runs})
+		case elsewhere:
+			then(lease.Look{Found: lease.HeldElsewhere, Head: head.Hash})
+		default:
+			then(lease.Look{})
+		}
 	})
 }
 
@@ -377,7 +408,7 @@ func (m *seat) alarms() {
 	m.alarm = m.h.mono().Add(w.cluster.length)
 	for _, c := range w.clients {
 		if head, err := w.disk.Head(bg, c.sid); err == nil && head.Suspended() && head.Wake <= m.h.now().UnixNano() {
-			m.take(c.sid, func(bool) {})
+			m.take(c.sid, func(lease.Look) {})
 		}
 	}
 }

@@ -77,12 +77,12 @@ const (
 	sqlDrain = "WITH told AS (UPDATE hosts SET draining = true WHERE id = $1 AND until > clock_timestamp() RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
 	sqlLeave = "WITH told AS (UPDATE hosts SET until = least(until, clock_timestamp()) WHERE id = $1 RETURNING id) SELECT id FROM told, pg_notify($2, id::text)"
 
-	// A session is the claimer's, if the claimer's own lease goes on, and no live host has it.
-	// Hosts where readers follow it hear of that.
+	// A session is the claimer's, if the claimer's own lease goes on, and no live host has it; and if
+	// the claimer has not given the claim up by now. Hosts where readers follow it hear of that.
 	sqlClaim = `WITH claimed AS (
-			INSERT INTO leases (sid, host) SELECT $1, id FROM hosts WHERE id = $2 AND until > clock_timestamp()
+			INSERT INTO leases (sid, host) SELECT $1, id FROM hosts WHERE id = $2 AND until > clock_timestamp() AND clock_timestamp() < $4
 			ON CONFLICT (sid) DO UPDATE SET host = excluded.host
-			WHERE leases.host = excluded.host OR NOT EXISTS (SELECT FROM hosts h WHERE h.id = leases.host AND h.until > clock_timestamp())
+			WHERE clock_timestamp() < $4 AND (leases.host = excluded.host OR NOT EXISTS (SELECT FROM hosts h WHERE h.id = leases.host AND h.until > clock_timestamp()))
 			RETURNING sid, host)
 		SELECT host FROM claimed, pg_notify($3, host || ' ' || sid)`
 	sqlTell   = "SELECT pg_notify($1, $2)"
@@ -172,10 +172,10 @@ func (h *hosts) Resign(ctx context.Context, id uuid.UUID) error {
 }
 
 // Claim implements lease.Table.
-func (h *hosts) Claim(ctx context.Context, id uuid.UUID, sid string) (owner lease.Host, err error) {
+func (h *hosts) Claim(ctx context.Context, id uuid.UUID, sid string, until time.Time) (owner lease.Host, err error) {
 	for range rounds {
 		var got uuid.UUID
-		err = h.pool.QueryRow(ctx, sqlClaim, sid, id, h.channel).Scan(&got)
+		err = h.pool.QueryRow(ctx, sqlClaim, sid, id, h.channel, until).Scan(&got)
 		if err == nil {
 			return lease.Host{ID: got}, nil
 		}
@@ -191,7 +191,7 @@ func (h *hosts) Claim(ctx context.Context, id uuid.UUID, sid string) (owner leas
 			return lease.Host{}, h.failure(err, "claiming a session")
 		}
 	}
-	return lease.Host{}, journal.Fail(journal.ReasonBusy, nil, "session %s: its owner changes faster than it can be read", sid)
+	return lease.Host{}, journal.Fail(journal.ReasonBusy, nil, "session %s: the claim comes too late, or its owner changes faster than it can be read", sid)
 }
 
 // Owners implements lease.Table.

@@ -36,7 +36,7 @@ func TestLeases(t *testing.T) {
 	}
 	claim := func(id uuid.UUID, sid string) uuid.UUID {
 		t.Helper()
-		owner, err := table.Claim(ctx, id, sid)
+		owner, err := table.Claim(ctx, id, sid, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestLeases(t *testing.T) {
 	var work sync.WaitGroup
 	for i, id := range others {
 		work.Go(func() {
-			owner, err := table.Claim(ctx, id, "s")
+			owner, err := table.Claim(ctx, id, "s", time.Now().Add(time.Hour))
 			if err != nil {
 				t.Error(err)
 			}
@@ -126,6 +126,16 @@ func TestLeases(t *testing.T) {
 	again := join("a:1")
 	if claim(again, "mine") != again || claim(a, "another") != (uuid.UUID{}) {
 		t.Error("the host before has a lease")
+	}
+	// A claim that gets there too late makes nothing the host's.
+	for _, sid := range []string{"late", "s"} {
+		owner, err := table.Claim(ctx, again, sid, now.Add(-time.Minute))
+		if sid == "late" && err == nil || owner.ID == again {
+			t.Errorf("a claim of %s that comes late: %+v, %v", sid, owner, err)
+		}
+	}
+	if owners, err := table.Owners(ctx, "late"); len(owners) != 0 || err != nil {
+		t.Errorf("%+v, %v", owners, err)
 	}
 	if there, err := table.Drain(ctx, a); there || err != nil {
 		t.Errorf("a dead host drains: %v", err)
@@ -239,7 +249,7 @@ func TestLeasesOfACrash(t *testing.T) {
 			t.Fatalf("behind a crash a host waits for %v", wait)
 		}
 		again(func() error {
-			owner, err := table.Claim(ctx, id, "s")
+			owner, err := table.Claim(ctx, id, "s", time.Now().Add(time.Hour))
 			if owner.ID != (uuid.UUID{}) {
 				t.Errorf("claimed for %+v", owner)
 			}
@@ -281,7 +291,7 @@ func TestListen(t *testing.T) {
 		table lease.Table
 		id    uuid.UUID
 	}{{tables[2], far}, {tables[1], id}} {
-		if owner, err := c.table.Claim(t.Context(), c.id, "t:u:s"); err != nil || owner.ID != c.id {
+		if owner, err := c.table.Claim(t.Context(), c.id, "t:u:s", time.Now().Add(time.Hour)); err != nil || owner.ID != c.id {
 			t.Fatal(owner, err)
 		}
 		if there, err := c.table.Drain(t.Context(), c.id); err != nil || !there {

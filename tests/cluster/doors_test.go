@@ -346,7 +346,7 @@ func slow(t *testing.T, w *world) {
 	}
 	const sid = "local:local:mia"
 	for {
-		owner, err := table.Claim(t.Context(), self.ID, sid)
+		owner, err := table.Claim(t.Context(), self.ID, sid, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
