@@ -182,18 +182,40 @@ func (s *Server) keeps(ctx context.Context, tenant string) (int64, error) {
 	if limit == 0 {
 		return 0, nil
 	}
+	if err := s.shares.hear(ctx, tenant); err != nil {
+		return 0, err
+	}
 	return s.meter.journal(tenant, limit, func() (int64, error) { return s.rt.Archive().Bytes(ctx, tenant+":") })
 }
 
-// room takes room for a session of the caller.
-func (s *Server) room(ctx context.Context, tenant string) error {
+// room takes room for a session of the caller. begun is called once, and says whether one came of it.
+func (s *Server) room(ctx context.Context, tenant string) (begun func(bool), err error) {
 	if err := s.taking(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.disc(ctx, tenant); err != nil {
-		return err
+		return nil, err
 	}
-	ok, err := s.meter.session(tenant, s.limitsOf(tenant), func(atMost int) (n int, err error) {
+	limits, ok := s.limitsOf(tenant), false
+	if s.shares != nil && limits.Sessions > 0 {
+		begun, ok, err = s.shares.begin(ctx, tenant, limits)
+	} else {
+		ok, err = s.meter.session(tenant, limits, s.exist(ctx, tenant))
+		begun = func(came bool) {
+			if !came {
+				s.meter.unsession(tenant)
+			}
+		}
+	}
+	if err == nil && !ok {
+		err = tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonSessions, "the tenant has as many sessions as it may", recount)
+	}
+	return begun, err
+}
+
+// exist counts the sessions of a tenant that have a name.
+func (s *Server) exist(ctx context.Context, tenant string) func(atMost int) (int, error) {
+	return func(atMost int) (n int, err error) {
 		for h, err := range s.rt.Archive().Sessions(ctx, tenant+":") {
 			if err != nil {
 				return 0, err
@@ -206,11 +228,7 @@ func (s *Server) room(ctx context.Context, tenant string) error {
 			}
 		}
 		return n, nil
-	})
-	if err == nil && !ok {
-		err = tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonSessions, "the tenant has as many sessions as it may", recount)
 	}
-	return err
 }
 
 // place takes one of the places for streams, of the host and of the caller's tenant; the

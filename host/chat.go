@@ -334,13 +334,12 @@ func runsAgent(ses *stile.Session, agent string, keyed bool) error {
 // begin begins a session of the caller, if its tenant has room for one.
 func (s *Server) begin(ctx context.Context, name string, agent *stile.Agent) (*stile.Session, error) {
 	tenant := s.principal(ctx).tenant
-	if err := s.room(ctx, tenant); err != nil {
+	begun, err := s.room(ctx, tenant)
+	if err != nil {
 		return nil, err
 	}
 	ses, err := s.rt.Open(ctx, name, agent)
-	if err != nil {
-		s.meter.unsession(tenant)
-	}
+	begun(err == nil)
 	return ses, err
 }
 

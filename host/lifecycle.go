@@ -125,13 +125,14 @@ func (s *Server) lifecycleRoutes() {
 				return nil, err
 			}
 			defer done()
-			if err := s.room(ctx, p.tenant); err != nil {
+			begun, err := s.room(ctx, p.tenant)
+			if err != nil {
 				return nil, err
 			}
 			trailOf(ctx).about(in.ID+" as "+id, 0)
 			h, err := s.fork(ctx, p.sid(in.ID), p.sid(id), &in.Body)
+			begun(err == nil)
 			if err != nil {
-				s.meter.unsession(p.tenant)
 				return nil, err
 			}
 			if about != nil {

@@ -98,7 +98,7 @@ func TestWorkIsShedWhereMemoryIsTaken(t *testing.T) {
 		if (err != nil) != c.tight || c.tight && (p == nil || p.Reason != reasonMemory || p.Status != 503 || !p.Retryable) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if err := s.room(t.Context(), "local"); (err != nil) != c.tight {
+		if _, err := s.room(t.Context(), "local"); (err != nil) != c.tight {
 			t.Errorf("a session with %+v: %v", c, err)
 		}
 	}

@@ -53,8 +53,9 @@ type usage struct {
 	runs     map[runID]time.Time // in flight, and since when
 	waiting  int                 // submits on their way
 	streams  int
-	sessions int // -1: not counted yet
-	chats    int // ephemeral sessions; -1: not counted yet
+	sessions int   // -1: not counted yet
+	begins   int64 // sessions that take a place now, in a cluster
+	chats    int   // ephemeral sessions; -1: not counted yet
 	counted  time.Time
 	kept     int64 // bytes of the journal; -1: not measured yet
 	grown    int64 // of them since they were measured
@@ -101,6 +102,9 @@ func (m *meter) of(tenant string) *usage {
 	}
 	if day := m.now().UTC().Format(time.DateOnly); u.today.Day != day {
 		u.today = spent{Day: day}
+		if m.shared != nil { // hosts say what they write by the day
+			u.kept = -1
+		}
 	}
 	return u
 }
@@ -116,7 +120,7 @@ func (m *meter) sweep() {
 		}
 		unused := u.today.Day != day || u.today.Tokens == 0 && u.today.Cost == 0 && u.today.Bytes == 0
 		rested := u.requests == nil || u.requests.TokensAt(m.now()) >= float64(u.requests.Burst())
-		if len(u.runs) == 0 && u.waiting == 0 && u.streams == 0 && rested && unused {
+		if len(u.runs) == 0 && u.waiting == 0 && u.begins == 0 && u.streams == 0 && rested && unused {
 			delete(m.tenants, name)
 		}
 	}

@@ -125,12 +125,13 @@ func (s *Server) sessionRoutes() {
 			defer done()
 			name, tenant := p.sid(id), p.tenant
 			trailOf(ctx).about(id, 0)
-			if err := s.room(ctx, tenant); err != nil {
+			begun, err := s.room(ctx, tenant)
+			if err != nil {
 				return nil, err
 			}
 			ses, err := s.rt.Open(ctx, name, agent)
+			begun(err == nil)
 			if err != nil {
-				s.meter.unsession(tenant)
 				return nil, err
 			}
 			if about != nil {

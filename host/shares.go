@@ -12,9 +12,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/share"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // In a cluster a tenant's limits are those of all hosts together. Each host has parts of them
@@ -36,10 +34,13 @@ type portion struct {
 	limit   int64
 	before  int64 // of what is counted, what an earlier life of this host has said
 	held    int64
-	sent    int64 // what was used, as last said
-	unsure  bool  // that may not have come to the table
-	waiting int64 // requests that wait for room
-	active  bool  // room was looked for since the last round on the clock
+	sent    int64     // what was used, as last said
+	spent   int64     // of the part, for good, since the host last asked
+	unsure  bool      // that may not have come to the table
+	waiting int64     // requests that wait for room
+	active  bool      // room was looked for since the last round on the clock
+	asking  int64     // requests that wait for what other hosts say
+	heard   time.Time // when they last said it
 	last    share.Share
 	full    time.Time // until then there is no more
 }
@@ -142,9 +143,9 @@ func (m *meter) reborn(id uuid.UUID) {
 			if p.day != "" {
 				p.before += p.sent
 			}
-			p.held, p.sent, p.last, p.full = 0, 0, share.Share{}, time.Time{}
+			p.held, p.sent, p.spent, p.last, p.full, p.heard = 0, 0, 0, share.Share{}, time.Time{}, time.Time{}
 		}
-		u.bucket = share.Bucket{}
+		u.bucket, u.kept = share.Bucket{}, -1
 		m.runs -= len(u.runs)
 		clear(u.runs)
 		m.shared.active[tenant] = true
@@ -177,24 +178,25 @@ func (s *shared) asks(onTime bool) (id uuid.UUID, asks []share.Ask) {
 		add := func(kind share.Kind, limit, used int64) {
 			p := u.portion(kind)
 			used -= p.before
-			news := used != p.sent || p.unsure
-			first := waits && limit > 0 && p.limit <= 0 // it will be asked for next
-			urgent := p.waiting > 0 || first || limit > 0 && used > p.held && news
+			news := used != p.sent || p.spent > 0 || p.unsure
+			first := waits && limit > 0 && p.limit <= 0 && kind != share.Sessions // it will be asked for next
+			urgent := p.waiting > 0 || p.asking > 0 || first || limit > 0 && used > p.held && news
 			active := p.active || news || first || p.waiting > 0
 			if onTime {
 				p.active = false
 			}
-			if !onTime && !urgent || !news && !first && p.waiting == 0 && (limit <= 0 || p.held <= used) {
+			if !onTime && !urgent || !news && !first && p.waiting == 0 && p.asking == 0 && (limit <= 0 || p.held <= used) {
 				return
 			}
 			p.limit = limit
 			want := share.Want(limit, used, p.waiting, active, p.last, hosts)
 			p.held = min(p.held, want)
-			p.sent = used
+			p.sent, p.spent = used, 0
 			asks = append(asks, share.Ask{Name: share.Name{Tenant: tenant, Kind: kind, Day: p.day}, Limit: limit, Used: used, Held: p.held, Want: want})
 		}
 		add(share.Runs, int64(l.Runs), int64(len(u.runs)+u.waiting))
 		add(share.Streams, int64(l.Streams), int64(u.streams))
+		add(share.Sessions, int64(l.Sessions), u.begins)
 		add(share.Tokens, l.TokensPerDay, u.today.Tokens)
 		add(share.Cost, l.CostPerDay, u.today.Cost)
 		add(share.Bytes, l.BytesPerDay, u.today.Bytes)
@@ -276,14 +278,14 @@ func (s *shared) take(id uuid.UUID, asks []share.Ask, got []share.Share, err err
 			u.kept += more
 			u.grown += more
 		}
-		p.held, p.last = g.Held, *g
+		p.held, p.last, p.heard = max(0, g.Held-p.spent), *g, now
 		switch a.Kind {
 		case share.Requests:
 			u.bucket.Get(now, g.Held, 0)
 		case share.Burst:
 			u.bucket.Get(now, 0, g.Held)
 		}
-		again = again || p.waiting > 0 && g.Held < a.Want && share.Free(a.Limit, g.Elsewhere) > g.Held
+		again = again || p.waiting > 0 && (p.spent > 0 || g.Held < a.Want && share.Free(a.Limit, g.Elsewhere) > g.Held)
 	}
 	return again
 }
@@ -394,7 +396,7 @@ func (s *shared) more(ctx context.Context, tenant string, kind share.Kind, try f
 		_, held := s.host.Life()
 		switch {
 		case !held && kind != share.Requests, !held && i == sharePatience-1: // another host may take it
-			return &messages.Error{Code: messages.ErrBusy, Reason: stile.ReasonNoLease, Detail: "this host has lost its lease, and with it its parts of the tenant's limits"}
+			return errNoLease()
 		case err != nil:
 			return err
 		case try():

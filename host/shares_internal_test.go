@@ -23,7 +23,8 @@ type sharer struct {
 	id   uuid.UUID
 	held bool
 	n    int
-	far  time.Duration // how long a word takes to the table, and back
+	far  time.Duration  // how long a word takes to the table, and back
+	said map[string]int // words by tenant
 
 	meter  *meter
 	shares *shared
@@ -39,6 +40,11 @@ func (h *sharer) Life() (uuid.UUID, bool) {
 // Share is of a table that is some way off.
 func (h *sharer) Share(ctx context.Context, id uuid.UUID, turn int64, asks []share.Ask) ([]share.Share, error) {
 	time.Sleep(h.far)
+	h.mu.Lock()
+	for i := range asks {
+		h.said[asks[i].Tenant]++
+	}
+	h.mu.Unlock()
 	got, err := h.Memory.Share(ctx, id, turn, asks)
 	time.Sleep(h.far)
 	return got, err
@@ -94,7 +100,7 @@ func sharersOf(t *testing.T, n int, l Limits) []*sharer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &sharer{Memory: table, n: n, meter: m, limits: l}
+		h := &sharer{Memory: table, n: n, meter: m, limits: l, said: map[string]int{}}
 		h.rejoin()
 		h.shares = newShared(m, h, func(string) Limits {
 			h.mu.Lock()
@@ -453,6 +459,89 @@ func TestSharesAreSaidSeldom(t *testing.T) {
 		time.Sleep(time.Hour)
 		if more := calls() - n; more != 0 {
 			t.Errorf("hosts that do nothing any more ask %d times", more)
+		}
+	})
+}
+
+// A tenant of which there is nothing to say is in no word, and is not looked at, while others are
+// busy; and comes back when it does something.
+func TestIdleTenantsAreLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := sharersOf(t, 3, Limits{Runs: 10, TokensPerDay: 1 << 40, Sessions: 10, JournalBytes: 1 << 40})[0]
+		run := func(tenant string) {
+			t.Helper()
+			done, over, err := h.submit(t.Context(), tenant+":ann:s")
+			if over != "" || err != nil {
+				t.Fatal(over, err)
+			}
+			done(1)
+			h.spend(tenant+":ann:s", 1, 1)
+			h.end(tenant+":ann:s", 1)
+		}
+		words := func(tenant string) int {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.said[tenant]
+		}
+		run("idle")
+		for range 10 { // seconds, after one in which the idle one gives up what it had
+			run("busy")
+			time.Sleep(time.Second)
+			if idle := words("idle"); idle == 0 {
+				t.Fatal("nothing is said of a tenant that runs")
+			}
+		}
+		idle, busy := words("idle"), words("busy")
+		for range 10 {
+			run("busy")
+			time.Sleep(time.Second)
+		}
+		if now := words("idle"); now != idle || words("busy") < busy+10 {
+			t.Errorf("in ten seconds %d words are of an idle tenant, and %d of a busy one", now-idle, words("busy")-busy)
+		}
+		active := func(tenant string) bool {
+			h.meter.mu.Lock()
+			defer h.meter.mu.Unlock()
+			return h.shares.active[tenant]
+		}
+		if active("idle") {
+			t.Error("each round looks at an idle tenant")
+		}
+		run("idle")
+		if !active("idle") {
+			t.Error("no round looks at a tenant that runs again")
+		}
+	})
+}
+
+// A tenant that was refused is not asked about for a quarter of a lease, and then again.
+func TestRefusedTenantsAreAskedAboutSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := sharersOf(t, 3, Limits{Runs: 1})
+		h := hosts[0]
+		done, over, err := h.submit(t.Context(), "acme:ann:s")
+		if over != "" || err != nil {
+			t.Fatal(over, err)
+		}
+		done(1)
+		refused := func(h *sharer) {
+			t.Helper()
+			if _, over, err := h.submit(t.Context(), "acme:ann:s"); over != overRuns || err != nil {
+				t.Fatalf("%q, %v", over, err)
+			}
+		}
+		refused(hosts[1])
+		before := h.Calls.Load()
+		for range 100 {
+			refused(hosts[1])
+		}
+		if n := h.Calls.Load() - before; n > 2 {
+			t.Errorf("100 refusals at one moment ask %d times", n)
+		}
+		h.end("acme:ann:s", 1)
+		time.Sleep(2 * time.Second)
+		if _, over, err := hosts[1].submit(t.Context(), "acme:ann:s"); over != "" || err != nil {
+			t.Errorf("after the pause there is room, and a host says %q, %v", over, err)
 		}
 	})
 }

@@ -30,10 +30,14 @@ const (
 	Burst    Kind = "burst"    // thousandths of a request at once
 	Runs     Kind = "runs"
 	Streams  Kind = "streams"
-	Tokens   Kind = "tokens" // of a day, as those that follow
-	Cost     Kind = "cost"   // millionths of a dollar
-	Bytes    Kind = "bytes"  // of the journal
+	Sessions Kind = "sessions" // places for some that begin; the table counts those that exist as used by others
+	Tokens   Kind = "tokens"   // of a day, as those that follow
+	Cost     Kind = "cost"     // millionths of a dollar
+	Bytes    Kind = "bytes"    // of the journal
 )
+
+// Unnamed is a regular expression of the SIDs of sessions that no limit counts: a client began one without a name.
+const Unnamed = `^[^:]*:[^:]*:chat-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
 
 // Name names a quantity of a tenant.
 type Name struct {

@@ -18,12 +18,13 @@ const (
 	// A part grows only if the limit's version is the one that this statement has seen, so that
 	// what it has seen of other hosts is what holds; and it waits for no other host: a row that
 	// another one has locked is passed over. What a host gives up, and what it has used, needs no
-	// version. The greatest and least are share.Grant.
+	// version. The snapshot in which sessions are counted is that in which parts are seen, so one that
+	// begins is among these or those. The greatest and least are share.Grant.
 	sqlShare = `WITH ask AS (
 			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
 				AS a (tenant, kind, day, lim, used, held, want)),
 		seen AS (
-			SELECT a.*, coalesce(m.held, 0) AS mine, l.version, o.*
+			SELECT a.*, coalesce(m.held, 0) AS mine, l.version, o.elsewhere + e.n AS elsewhere, o.others_used + e.n AS others_used, o.others, o.short
 			FROM ask a
 			LEFT JOIN shares m ON m.tenant = a.tenant AND m.kind = a.kind AND m.day = a.day AND m.host = $1
 			LEFT JOIN limits l ON l.tenant = a.tenant AND l.kind = a.kind AND l.day = a.day
@@ -33,7 +34,10 @@ const (
 					count(*) FILTER (WHERE h.id IS NOT NULL AND (s.held > 0 OR s.want > 0)) AS others,
 					coalesce(bool_or(h.id IS NOT NULL AND s.want > s.held), false) AS short
 				FROM shares s LEFT JOIN hosts h ON h.id = s.host AND h.until > clock_timestamp()
-				WHERE s.tenant = a.tenant AND s.kind = a.kind AND s.day = a.day AND s.host <> $1) o),
+				WHERE s.tenant = a.tenant AND s.kind = a.kind AND s.day = a.day AND s.host <> $1) o
+			CROSS JOIN LATERAL (SELECT CASE WHEN a.kind = 'sessions' THEN
+				(SELECT count(*) FROM (SELECT FROM heads c WHERE c.live AND NOT c.closed
+					AND c.sid >= a.tenant || ':' AND c.sid < a.tenant || ';' AND c.sid !~ $10 LIMIT a.lim) f) ELSE 0 END AS n) e),
 		fresh AS (
 			INSERT INTO limits (tenant, kind, day, version)
 			SELECT tenant, kind, day, 0 FROM seen WHERE version IS NULL AND lim > 0 ORDER BY tenant, kind, day
@@ -85,7 +89,7 @@ func (h *hosts) Share(ctx context.Context, host uuid.UUID, turn int64, asks []sh
 		tenants, kinds, days = append(tenants, a.Tenant), append(kinds, string(a.Kind)), append(days, a.Day)
 		limits, used, held, want = append(limits, a.Limit), append(used, a.Used), append(held, a.Held), append(want, a.Want)
 	}
-	rows, err := h.pool.Query(ctx, sqlShare, host, turn, tenants, kinds, days, limits, used, held, want)
+	rows, err := h.pool.Query(ctx, sqlShare, host, turn, tenants, kinds, days, limits, used, held, want, share.Unnamed)
 	if err != nil {
 		return nil, h.failure(err, "sharing limits")
 	}

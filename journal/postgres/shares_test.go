@@ -192,3 +192,58 @@ func TestSharesAtOnce(t *testing.T) {
 		t.Error("no host has a part of anything")
 	}
 }
+
+// Sessions that exist are used by others, but for those without a name, of other tenants, and
+// deleted ones.
+func TestPlacesForSessions(t *testing.T) {
+	table, ids := sharers(t, 2)
+	if table == nil {
+		return
+	}
+	ctx := t.Context()
+	unnamed := "chat-" + uuid.NewString()
+	for _, head := range []struct {
+		sid          string
+		live, closed bool
+	}{
+		{"acme:ann:a", true, false},
+		{"acme:bob:b", true, false},
+		{"acme:bob:c", true, false},
+		{"acme:ann:" + unnamed, true, false},
+		{"acme:ann:closed", true, true},
+		{"acme:ann:gone", false, false},
+		{"acmes:ann:a", true, false},
+		{"acm:ann:a", true, false},
+	} {
+		if _, err := table.pool.Exec(ctx, `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed, wake)
+			VALUES ($1, $2, $3, 1, '', 1, 0, 0, false, 0, $4, 0)`, uuid.New(), head.sid, head.live, head.closed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn := int64(0)
+	ask := func(host uuid.UUID, tenant string, limit, used, held, want int64) share.Share {
+		t.Helper()
+		turn++
+		got, err := table.Share(ctx, host, turn, []share.Ask{{Name: share.Name{Tenant: tenant, Kind: share.Sessions}, Limit: limit, Used: used, Held: held, Want: want}})
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		return got[0]
+	}
+	ask(ids[0], "acme", 5, 0, 0, 0) // the limit gets a version
+	if got := ask(ids[0], "acme", 5, 0, 0, 1); got.Held != 1 || got.Used != 3 || got.Idle() {
+		t.Errorf("three exist: %+v", got)
+	}
+	if got := ask(ids[1], "acme", 5, 0, 0, 5); got.Held != 1 || got.Elsewhere != 4 || !got.Idle() {
+		t.Errorf("beside another host: %+v", got)
+	}
+	if got := ask(ids[0], "acme", 2, 0, 1, 1); got.Elsewhere != 3 {
+		t.Errorf("more exist than may: %+v", got)
+	}
+	if got := ask(ids[0], "acmes", 5, 0, 0, 0); got.Used != 1 {
+		t.Errorf("another tenant: %+v", got)
+	}
+	if got := ask(ids[0], "none", 0, 0, 0, 0); got.Used != 0 {
+		t.Errorf("without a limit: %+v", got)
+	}
+}

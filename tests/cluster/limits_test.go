@@ -140,3 +140,78 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// What a tenant keeps counts at all hosts: as many sessions begin as may exist, also behind a host
+// that is gone, and a run at one host fills the journal for the others.
+func TestKeptByAllHosts(t *testing.T) {
+	const most, bytes = 5, 100_000
+	names := []string{"a", "b", "c"}
+	w := beginWith(t, host.Limits{Sessions: most, JournalBytes: bytes}, names...)
+	if w == nil {
+		return
+	}
+	at := map[string]string{} // sessions, and where they began
+	var mu sync.Mutex
+	begin := func(n int) (status int) {
+		name := names[n%3]
+		status, v := w.try(name, http.MethodPost, "/v1/sessions", fmt.Sprintf(`{"agent":"talker","id":"s%d"}`, n))
+		switch {
+		case status == http.StatusCreated:
+			mu.Lock()
+			defer mu.Unlock()
+			at[fmt.Sprintf("s%d", n)] = name
+		case status != http.StatusTooManyRequests || v["reason"] != "SESSIONS":
+			t.Errorf("session %d: %d, %v", n, status, v)
+		}
+		return status
+	}
+	const moves = "s2"
+	begin(2) // at c
+	var work sync.WaitGroup
+	for n := range 3 * most {
+		work.Go(func() { begin(3 + n) })
+	}
+	work.Wait()
+	next := 3 + 3*most
+	full := func(hosts ...int) {
+		t.Helper()
+		for begun := time.Now(); len(at) < most; next += 3 { // who was refused comes again while there is room
+			if begin(next + hosts[0]); t.Failed() || time.Since(begun) > patience {
+				t.Fatalf("%d sessions of %d", len(at), most)
+			}
+		}
+		for _, i := range hosts {
+			if begin(next + i); len(at) != most {
+				t.Fatalf("%d sessions of %d", len(at), most)
+			}
+		}
+		next += 3
+	}
+	full(2, 0, 1)
+	w.hosts["c"].kill()
+	w.untilSays("b", http.MethodPost, "/v1/sessions/"+moves+"/runs", `{"input":"one"}`, func(status int, _ map[string]any) bool { return status == http.StatusAccepted })
+	r := w.reply()
+	r.say(t, "hello")
+	r.end()
+	full(0, 1)
+	w.ask("b", http.MethodDelete, "/v1/sessions/"+moves, "", http.StatusNoContent)
+	delete(at, moves)
+	full(0, 1)
+
+	var last string
+	for id, name := range at {
+		if name == "a" {
+			last = id
+		}
+	}
+	w.ask("b", http.MethodGet, "/v1/usage", "", http.StatusOK) // it measures before a run fills the journal
+	w.ask("a", http.MethodPost, "/v1/sessions/"+last+"/runs", `{"input":"much"}`, http.StatusAccepted)
+	r = w.reply()
+	r.say(t, strings.Repeat("x", bytes))
+	r.end()
+	for _, name := range names[:2] {
+		w.untilSays(name, http.MethodPost, "/v1/sessions/"+last+"/runs", `{"input":"more"}`, func(status int, v map[string]any) bool {
+			return status == http.StatusTooManyRequests && v["reason"] == "JOURNAL_BYTES"
+		})
+	}
+}

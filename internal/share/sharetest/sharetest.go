@@ -18,6 +18,8 @@ type Memory struct {
 	live  map[uuid.UUID]bool
 	rows  map[share.Name]map[uuid.UUID]*row
 	Calls atomic.Int64 // of Share
+
+	Exist func(tenant string) int64 // counts sessions; nil for none
 }
 
 var _ share.Table = (*Memory)(nil)
@@ -62,6 +64,10 @@ func (m *Memory) Share(_ context.Context, host uuid.UUID, turn int64, asks []sha
 			continue
 		}
 		s := share.Share{Name: a.Name}
+		if a.Kind == share.Sessions && m.Exist != nil {
+			s.Used = min(m.Exist(a.Tenant), a.Limit)
+			s.Elsewhere = s.Used
+		}
 		for id, r := range rows {
 			switch {
 			case id == host:
