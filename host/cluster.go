@@ -130,6 +130,14 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, pattern string, 
 		t.splice = newSplice(pattern, body)
 		t.w.Edit(t.splice.edit)
 	}
+	if isSocket(r) && strings.HasSuffix(pattern, "/events") && !forwarded(r.Context()) {
+		if lacks(r) != "" {
+			next.ServeHTTP(w, r) // it says what
+			return
+		}
+		c.socket(w, r, t)
+		return
+	}
 	t.serve()
 }
 

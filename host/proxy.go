@@ -254,9 +254,6 @@ func (t *proxy) at(to stile.Peer) outcome {
 	c := t.c
 	ctx, done := c.client.Begin(t.r.Context(), to)
 	defer done()
-	if isSocket(t.r) {
-		return t.socket(c.client.Request(ctx, t.r, t.body, to, t.wants), t.r.Header.Get("Upgrade"))
-	}
 	resp, err := c.client.Send(c.client.Request(ctx, t.r, t.body, to, t.wants))
 	if err != nil {
 		if t.r.Context().Err() == nil {

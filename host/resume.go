@@ -6,12 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
-
-	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/host/internal/forward"
 )
@@ -108,33 +105,6 @@ func (t *proxy) refused(resp *http.Response) outcome {
 	}
 	_, _ = t.w.ResponseWriter.Write(t.splice.refused(body)) // a client that is gone reads nothing
 	return settled
-}
-
-// socket passes a WebSocket on. Its client comes back by itself when the other host goes.
-func (t *proxy) socket(out *http.Request, upgrade string) (o outcome) {
-	proof := out.Header.Clone()
-	p := &httputil.ReverseProxy{
-		Transport: t.c.client.Transport(), FlushInterval: -1, ErrorLog: zap.NewStdLog(t.c.s.log.Named("cluster")),
-		Rewrite: func(pr *httputil.ProxyRequest) {
-			pr.Out.URL, pr.Out.Host, pr.Out.Header = out.URL, out.Host, proof
-			pr.Out.Header.Set("Connection", "Upgrade")
-			pr.Out.Header.Set("Upgrade", upgrade)
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			if resp.Header.Get(forward.Moved) != "" {
-				return forward.ErrGone
-			}
-			for name := range t.w.Header() {
-				if name != "Connection" && name != "Upgrade" {
-					resp.Header.Del(name)
-				}
-			}
-			return nil
-		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { o = elsewhere },
-	}
-	p.ServeHTTP(t.w.ResponseWriter, out)
-	return o
 }
 
 // resume makes the request by which a stream goes on behind its last event. It reports false

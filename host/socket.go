@@ -50,6 +50,15 @@ func lacks(r *http.Request) string {
 	return ""
 }
 
+// accept opens a WebSocket.
+func accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
+	return websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols: []string{socketProtocol},
+		// The guard has checked Origin, by the rules of all routes.
+		InsecureSkipVerify: true,
+	})
+}
+
 // socket answers with a WebSocket.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	if field := lacks(r); field != "" {
@@ -59,11 +68,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	s.tasks.Add(1) // the HTTP server does not know of it any more
 	defer s.tasks.Done()
 	unframe(r.Context())
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: []string{socketProtocol},
-		// The guard has checked Origin, by the rules of all routes.
-		InsecureSkipVerify: true,
-	})
+	conn, err := accept(w, r)
 	if err != nil {
 		s.log.Info("a WebSocket was not opened", zap.Error(err)) // the client has been told
 		return

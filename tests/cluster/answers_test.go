@@ -1,17 +1,20 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/seed14be6753/stile/internal/turn"
 )
 
-// Clients of OpenAI whose run's host dies: the host that they are connected to goes on with their answer,
-// of the same run, and without a word twice.
+// Clients of OpenAI, and a WebSocket, whose run's host dies: the host that they are connected to goes on with
+// what they hear, of the same run, and without a word twice.
 func TestAnswersGoOn(t *testing.T) {
 	w := begin(t, "a", "b", "c")
 	if w == nil {
@@ -42,6 +45,10 @@ func TestAnswersGoOn(t *testing.T) {
 	ask("named", "c", "/v1/responses", `{"model":"talker","stream":true,"input":"one"}`, head...)
 	_, head = chat("alone", "true")
 	ask("alone", "c", "/v1/responses", `{"model":"talker","store":false,"input":"one"}`, head...)
+	socket, seen := w.socket("b", "/v1/sessions/whole/runs/1/events"), []event(nil)
+	for len(seen) == 0 || seen[len(seen)-1].name != "turn.begin" {
+		seen = append(seen, socket())
+	}
 	w.hosts["a"].kill()
 	for range said {
 		r := w.reply()
@@ -50,6 +57,15 @@ func TestAnswersGoOn(t *testing.T) {
 		}
 		r.say(t, "of "+sid[r.session])
 		r.end()
+	}
+	for seen[len(seen)-1].name != "run.end" {
+		seen = append(seen, socket())
+	}
+	if got := text(t, seen); got != "of whole" {
+		t.Errorf("the WebSocket has %q", got)
+	}
+	if e := socket(); e.name != "closed" || e.data != websocket.StatusNormalClosure.String() {
+		t.Errorf("the WebSocket ends with %+v", e)
 	}
 	for name := range said {
 		var got answer
@@ -66,6 +82,41 @@ func TestAnswersGoOn(t *testing.T) {
 		}
 		if text := answered(t, got); text != run["text"] || !strings.HasPrefix(text, said[name]) || !strings.HasSuffix(text, "of "+name) {
 			t.Errorf("%s is answered with %q, and its run says %q", name, text, run["text"])
+		}
+	}
+}
+
+// socket opens a WebSocket at a host, and returns what reads its next event. The last one is its close.
+func (w *world) socket(host, path string) func() event {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	w.t.Cleanup(cancel)
+	conn, _, err := websocket.Dial(ctx, "ws://"+w.hosts[host].public+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.CloseNow() })
+	conn.SetReadLimit(1 << 20)
+	return func() event {
+		w.t.Helper()
+		for {
+			_, b, err := conn.Read(ctx)
+			if code := websocket.CloseStatus(err); code >= 0 {
+				return event{name: "closed", data: code.String()}
+			}
+			var e struct {
+				Event, ID string
+				Data      json.RawMessage
+			}
+			if err == nil {
+				err = json.Unmarshal(b, &e)
+			}
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if e.Event != "heartbeat" {
+				return event{e.Event, e.ID, string(e.Data)}
+			}
 		}
 	}
 }
