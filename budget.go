@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/budget"
+	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -35,6 +36,9 @@ const (
 func (rt *Runtime) spend(ctx context.Context, sid string, inc messages.Incarnation, in *messages.Input) error {
 	if rt.book == nil {
 		return nil
+	}
+	if rt.member != nil && !rt.host.Awake(sid) {
+		rt.book.Forget(sid) // it may have been another host's
 	}
 	now := rt.cfg.Now().UTC()
 	user, session := rt.book.Accounts(sid, now)
@@ -69,6 +73,25 @@ func (rt *Runtime) spend(ctx context.Context, sid string, inc messages.Incarnati
 	}
 	in.Budget = &left
 	return nil
+}
+
+// counted are the leases of sessions whose usage is known only while a session is this host's.
+type counted struct {
+	membership.Leases
+	book *budget.Book
+}
+
+// Claim implements membership.Leases. What was read before, another host may have added to.
+func (c counted) Claim(ctx context.Context, sid string) error {
+	err := c.Leases.Claim(ctx, sid)
+	c.book.Forget(sid)
+	return err
+}
+
+// GiveUp implements membership.Leases.
+func (c counted) GiveUp(sid string) {
+	c.book.Forget(sid)
+	c.Leases.GiveUp(sid)
 }
 
 func least(to *int64, other int64) {

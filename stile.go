@@ -312,6 +312,9 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	var leases membership.Guard
 	if rt.member != nil {
 		leases.Leases, alone = rt.member, true // what a session has to do is the lease's to say
+		if rt.book != nil {
+			leases.Leases = counted{rt.member, rt.book}
+		}
 	}
 	rt.host = actors.New(actors.Config{
 		Leases: leases,
@@ -510,6 +513,9 @@ const ProbePause = livestore.ProbePause
 func (rt *Runtime) Writable(ctx context.Context) error {
 	return closedError(rt.store.Writable(ctx, rt.writer, rt.cfg.Now()))
 }
+
+// Spending returns Config.Spending.
+func (rt *Runtime) Spending() Spending { return rt.cfg.Spending }
 
 // SessionsInMemory returns the number of sessions that are awake.
 func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }

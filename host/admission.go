@@ -69,10 +69,15 @@ func (s *Server) pace(ctx context.Context, p principal) error {
 // Every door submits through it.
 func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, opts ...stile.SubmitOption) (*stile.Run, error) {
 	sid := ses.SID()
+	left, err := s.afford(ctx, sid)
+	if err != nil {
+		return nil, err
+	}
 	done, err := s.admit(ctx, sid)
 	if err != nil {
 		return nil, err
 	}
+	opts = append(opts, within(left))
 	if of := parentOf(ctx); of.parent != "" {
 		opts = append(opts, stile.TraceParent(of.parent), stile.TraceState(of.state))
 	}

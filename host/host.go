@@ -179,10 +179,12 @@ func New(cfg Config) (_ *Server, err error) {
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
 		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
+	now := time.Now
 	if cfg.Runtime.Clustered() {
-		cfg.UsageFile = "" // what is used is in the database
+		now = cfg.Runtime.ClusterTime // hosts agree which day it is
+		cfg.UsageFile = ""            // what is used is in the database
 	}
-	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
+	if s.meter, err = newMeter(now, cfg.UsageFile); err != nil {
 		return nil, err
 	}
 	if err := cfg.check(); err != nil {
@@ -209,7 +211,9 @@ func New(cfg Config) (_ *Server, err error) {
 		s.log = zap.NewNop()
 	}
 	if table := s.rt.Shares(); table != nil {
-		s.shares = newShared(s.meter, table, s.limitsOf, s.log)
+		s.shares = newShared(s.meter, table, s.limitsAt, s.log)
+		l := s.rt.Spending()
+		s.meter.users = l.UserTokensPerDay > 0 || l.UserCostPerDay > 0
 	}
 	if err := s.newHooks(); err != nil {
 		return nil, err

@@ -161,13 +161,17 @@ func (s *Server) fork(ctx context.Context, sid, newSID string, spec *forkSpec) (
 	case spec.Input == "":
 		return s.rt.Fork(ctx, sid, spec.Turn, newSID)
 	}
+	left, err := s.afford(ctx, newSID)
+	if err != nil {
+		return nil, err
+	}
 	done, err := s.admit(ctx, newSID)
 	if err != nil {
 		return nil, err
 	}
 	run := int64(0)
 	defer func() { done(run) }()
-	if h, err = s.rt.ForkInput(ctx, sid, spec.Turn, newSID, spec.Input); err != nil {
+	if h, err = s.rt.ForkInput(ctx, sid, spec.Turn, newSID, spec.Input, within(left)); err != nil {
 		return nil, err
 	}
 	ses, err := s.rt.Find(ctx, newSID)

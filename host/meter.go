@@ -36,11 +36,13 @@ type meter struct {
 	now    func() time.Time
 	file   string
 	shared *shared // nil without a cluster
+	users  bool    // what each uses of a day is counted, in a cluster
 
 	mu      sync.Mutex
-	tenants map[string]*usage
-	runs    int // of all tenants
-	streams int // of all tenants
+	tenants map[string]*usage // and, in a cluster, users whose spending is bound
+	most    int               // of them, at which those that do nothing are forgotten
+	runs    int               // of all tenants
+	streams int               // of all tenants
 	// pending are the sessions with a submit on its way: their runs may end before the
 	// submit has said which they are.
 	pending map[string]*underway
@@ -94,8 +96,9 @@ func newMeter(now func() time.Time, file string) (*meter, error) {
 func (m *meter) of(tenant string) *usage {
 	u := m.tenants[tenant]
 	if u == nil {
-		if len(m.tenants) >= maxIdleTenants {
+		if len(m.tenants) >= max(m.most, maxIdleTenants) {
 			m.sweep()
+			m.most = 2 * len(m.tenants) // what is used of the day stays, and is not looked at for each that comes
 		}
 		u = &usage{runs: map[runID]time.Time{}, sessions: -1, chats: -1, kept: -1}
 		m.tenants[tenant] = u
@@ -146,6 +149,9 @@ func (m *meter) observe(r *messages.Record) {
 	cost := budget.Of(r)
 	u.today.Tokens += cost.Tokens
 	u.today.Cost += cost.CostUSD
+	if m.users && cost != (messages.Budget{}) {
+		m.observeUser(r.SID, cost)
+	}
 	switch r.Body.(type) {
 	case *messages.RunEnd:
 		m.drop(u, runID{r.SID, r.Run})

@@ -153,6 +153,13 @@ func (b *Book) Accounts(sid string, at time.Time) (user, session *Account) {
 	return user, session
 }
 
+// Forget forgets what is known of a session: other hosts may spend of it. It is read again when it is needed.
+func (b *Book) Forget(sid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sessions, sid)
+}
+
 // Known reports whether an account has the records of the journal.
 func (b *Book) Known(a *Account) bool {
 	b.mu.Lock()

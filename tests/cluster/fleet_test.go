@@ -36,7 +36,7 @@ func (j *job) idle() time.Duration {
 	if j.Fleet {
 		return 300 * time.Millisecond
 	}
-	return 0
+	return j.Idle
 }
 
 func (j *job) log() *zap.Logger {

@@ -75,6 +75,7 @@ type job struct {
 	Ahead    time.Duration   // of the wall clock of the others
 	Waits    []time.Duration // for each, an agent like the buyer whose questions expire after that time
 	Spending stile.Spending
+	Idle     time.Duration // after which a session is given up; as the product has it where it is 0
 }
 
 var secret = []byte(strings.Repeat("cluster ", 5))
