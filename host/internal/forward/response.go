@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Response is the answer to a client whose request may take several attempts: what an attempt writes
@@ -58,6 +59,10 @@ func (p *Response) Adopt(h http.Header) http.Header {
 	}
 	return p.head
 }
+
+// SetReadDeadline does nothing: the body was read before the first attempt, and what would meet the
+// deadline is the read that notices when the client goes. The request would end as if it had.
+func (p *Response) SetReadDeadline(time.Time) error { return nil }
 
 // Header implements http.ResponseWriter.
 func (p *Response) Header() http.Header {
