@@ -20,6 +20,7 @@ func (*Server) Kill()                   {}
 func (*Server) Quit()                   {}
 func (*Server) Stop()                   {}
 
-// Save and GoBack are never reached.
-func (*Server) Save() error   { return nil }
-func (*Server) GoBack() error { return nil }
+// Save, GoBack and Admit are never reached.
+func (*Server) Save() error        { return nil }
+func (*Server) GoBack() error      { return nil }
+func (*Server) Admit(string) error { return nil }

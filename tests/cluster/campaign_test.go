@@ -30,6 +30,7 @@ var (
 	campaignKills = flag.Int("kills", 1, "hosts to kill")
 	campaignFroze = flag.Int("freezes", 1, "hosts to freeze for longer than their lease")
 	campaignOther = flag.Bool("other", false, "also stop hosts in order, cut and slow links, and restart the database")
+	campaignNet   = flag.Bool("namespaces", false, "in network namespaces, which are root's to make, and not by relays on loopback")
 	campaignFor   = flag.Duration("for", 20*time.Second, "ends the faults at last")
 	campaignPace  = flag.Duration("pace", 900*time.Millisecond, "between faults, about")
 	campaignLease = flag.Duration("lease", 2*time.Second, "of the hosts")
@@ -45,6 +46,7 @@ type campaign struct {
 	mu       sync.Mutex
 	sessions []*testSession
 	made     int
+	open     int // sessions that clients ask at a time
 	counts   map[string]int
 	faults   map[string]int
 }
@@ -79,30 +81,51 @@ func TestCampaign(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	f := launch(t, seed, *campaignLease, 3, *campaignLogs)
+	var n *network
+	if *campaignNet {
+		if n = inNetwork(t); n == nil {
+			return
+		}
+	}
+	f := launchIn(t, n, seed, *campaignLease, 3, *campaignLogs)
 	if f == nil {
 		return
 	}
 	t.Logf("seed %d", seed)
-	c := &campaign{fleet: f, seed: seed, counts: map[string]int{}, faults: map[string]int{}}
+	c := newCampaign(f, seed)
+	c.under(6, c.trouble)
+}
+
+func newCampaign(f *fleet, seed uint64) *campaign {
+	return &campaign{fleet: f, seed: seed, counts: map[string]int{}, faults: map[string]int{}}
+}
+
+// under has so many clients ask while things go wrong, and judges what came of it.
+func (c *campaign) under(n int, trouble func()) {
+	c.open = n - 1
 	var clients sync.WaitGroup
-	for i := range 6 {
+	for i := range n {
 		clients.Go(func() { c.client(i) })
 	}
-	c.trouble()
+	trouble()
 	c.over.Store(true)
 	clients.Wait()
+	c.say("clients have ended")
 	c.settle()
 	// A request that its client gave up may still be at a host, and begin a run while the journal
 	// is judged: it does not outlive the host.
+	var stops sync.WaitGroup
 	for _, b := range c.berths {
-		b.stopped(nil)
+		stops.Go(func() { b.stopped(nil) })
 	}
+	stops.Wait()
+	c.say("all hosts have started again")
 	c.settle()
+	c.say("all sessions are at rest")
 	c.judge()
-	c.tell(t)
-	if len(f.witness.problems) > 0 && *campaignLogs == "" {
-		c.logTails(t)
+	c.tell(c.t)
+	if len(c.witness.problems) > 0 && *campaignLogs == "" {
+		c.logTails(c.t)
 	}
 }
 
@@ -117,7 +140,7 @@ func (c *campaign) pick(r *rand.Rand) *testSession {
 			open = append(open, l)
 		}
 	}
-	if len(open) >= 5 {
+	if len(open) >= c.open {
 		l := open[r.IntN(len(open))]
 		l.asks++
 		c.mu.Unlock()
@@ -504,13 +527,34 @@ func (b *berth) stopped(*rand.Rand) {
 
 // cutOff has no database for a while, longer or shorter than its lease.
 func (b *berth) cutOff(r *rand.Rand) {
+	if n := b.f.network; n != nil {
+		b.troubled(r, func() (func() error, error) { return n.part(b.name, database) })
+		return
+	}
 	b.database.cut()
 	time.Sleep(time.Duration(r.Int64N(int64(2 * *campaignLease))))
 	b.database.join(r.IntN(2) == 0)
 }
 
+// troubled has something wrong in the network for a while.
+func (b *berth) troubled(r *rand.Rand, begin func() (end func() error, err error)) {
+	end, err := begin()
+	if err == nil {
+		time.Sleep(time.Duration(r.Int64N(int64(2 * *campaignLease))))
+		err = end()
+	}
+	if err != nil {
+		b.f.witness.fault("%v", err)
+	}
+}
+
 // parted is not heard by the other hosts for a while.
 func (b *berth) parted(r *rand.Rand) {
+	if n := b.f.network; n != nil {
+		i := slices.Index(netHosts, b.name)
+		b.troubled(r, func() (func() error, error) { return n.part(b.name, netHosts[(i+1+r.IntN(2))%3]) })
+		return
+	}
 	b.door.cut()
 	time.Sleep(time.Duration(r.Int64N(int64(2 * *campaignLease))))
 	b.door.join(r.IntN(2) == 0)
@@ -518,6 +562,10 @@ func (b *berth) parted(r *rand.Rand) {
 
 // slowed has slow links.
 func (b *berth) slowed(r *rand.Rand) {
+	if n := b.f.network; n != nil {
+		b.troubled(r, func() (func() error, error) { return n.slow(b.name, 256) })
+		return
+	}
 	b.door.delay(60 * time.Millisecond)
 	b.database.delay(30 * time.Millisecond)
 	time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
@@ -534,7 +582,7 @@ func (c *campaign) databaseRestarts(what string) {
 	} else {
 		c.server.Quit()
 	}
-	if err := c.server.Restart(); err != nil {
+	if err := c.restartDatabase(); err != nil {
 		c.t.Error(err)
 	}
 }

@@ -79,6 +79,7 @@ type fleet struct {
 	t       *testing.T
 	job     job
 	server  *postgrestest.Server
+	network *network // nil: all is on loopback, and relays are between
 	witness *witness
 	berths  []*berth
 	front   net.Listener
@@ -112,19 +113,31 @@ func (b *berth) lifeName() string { return fmt.Sprintf("%s%d", b.name, b.life) }
 // launch starts a fleet; nil without a PostgreSQL.
 func launch(t *testing.T, seed uint64, lease time.Duration, hosts int, logs string) *fleet {
 	t.Helper()
+	return launchIn(t, nil, seed, lease, hosts, logs)
+}
+
+// launchIn starts one in a network.
+func launchIn(t *testing.T, n *network, seed uint64, lease time.Duration, hosts int, logs string) *fleet {
+	t.Helper()
 	server, ok := postgrestest.Private(t)
 	if !ok {
 		return nil
 	}
-	f := &fleet{t: t, server: server, logs: logs}
+	f := &fleet{t: t, server: server, network: n, logs: logs}
 	if f.logs == "" {
 		f.logs = t.TempDir()
 	}
 	f.witness = newWitness(seed, f.say)
 	f.ctx, f.stop = context.WithCancel(context.Background())
-	outside := httptest.NewServer(f.witness)
-	t.Cleanup(outside.Close)
-	f.job = job{Schema: "fleet", Model: outside.URL + "/model", Lease: lease, Fleet: true}
+	model := httptest.NewUnstartedServer(f.witness)
+	if n != nil {
+		model.Listener.Close()
+		model.Listener = n.listen(t, outside)
+		f.moveDatabase()
+	}
+	model.Start()
+	t.Cleanup(model.Close)
+	f.job = job{Schema: "fleet", Model: model.URL + "/model", Lease: lease, Fleet: true}
 	dir := t.TempDir()
 	for i := range hosts {
 		b := &berth{f: f, name: string(rune('a' + i)), conns: map[net.Conn]struct{}{}}
@@ -159,6 +172,27 @@ func launch(t *testing.T, seed uint64, lease time.Duration, hosts int, logs stri
 	return f
 }
 
+// moveDatabase has the database listen in the network.
+func (f *fleet) moveDatabase() {
+	f.t.Helper()
+	f.server.Quit()
+	err := f.server.Admit("10.77.0.0/16")
+	if err == nil {
+		err = f.restartDatabase()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// restartDatabase starts the database where hosts reach it.
+func (f *fleet) restartDatabase() error {
+	if f.network == nil {
+		return f.server.Restart()
+	}
+	return f.server.Restart("listen_addresses=" + f.network.address(database))
+}
+
 // end ends all that runs.
 func (f *fleet) end() {
 	f.stop()
@@ -185,13 +219,18 @@ func (b *berth) start() error {
 	b.life++
 	j := b.f.job
 	j.Name, j.Dir, j.Address, j.URL = b.lifeName(), b.dir, b.door.address(), b.f.server.Through(b.database.address())
+	command := []string{os.Args[0]}
+	if n := b.f.network; n != nil {
+		j.IP, j.Address, j.URL = n.address(b.name), "", b.f.server.Through(n.address(database)+":5432")
+		command = append([]string{"ip", "netns", "exec", n.namespace(b.name)}, command...)
+	}
 	b.mu.Unlock()
 	text, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
 	p := &process{name: j.Name, ended: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0])
+	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	log, err := os.OpenFile(filepath.Join(b.f.logs, b.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

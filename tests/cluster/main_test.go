@@ -65,6 +65,7 @@ type job struct {
 	Name, Dir, URL, Schema, Model string
 
 	Address string        // of the host's door, where it is not the listener's own
+	IP      string        // where it listens, in a network of its own; loopback where it is ""
 	Lease   time.Duration // leaseTime where it is 0
 	Fleet   bool          // the agents of the campaign, in place of the test's
 	Limits  host.Limits
@@ -104,11 +105,7 @@ func live(text string) error {
 		return err
 	}
 	defer store.Close()
-	public, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	private, err := net.Listen("tcp", "127.0.0.1:0")
+	public, private, err := j.listen()
 	if err != nil {
 		return err
 	}
@@ -133,6 +130,9 @@ func live(text string) error {
 		return err
 	}
 	door := host.Config{Runtime: rt, Agents: agents, Limits: j.Limits, ClusterSecret: secret, OldClusterSecrets: old, ClusterListener: private, ClusterSpread: j.Spread, Log: j.log()}
+	if j.IP != "" {
+		door.Hosts = []string{j.IP}
+	}
 	if j.Tokens {
 		toks, err := tokensOf(ctx, store, secret, old...)
 		if err != nil {
@@ -146,11 +146,26 @@ func live(text string) error {
 		return err
 	}
 	fmt.Printf("%s %s\n", public.Addr(), private.Addr())
+	if j.IP != "" {
+		public = loopback{public}
+	}
 	err = srv.Serve(ctx, public, patience)
 	if closed := rt.Close(context.Background()); err == nil {
 		err = closed
 	}
 	return err
+}
+
+// listen listens for clients and for other hosts.
+func (j job) listen() (public, private net.Listener, err error) {
+	at := [2]string{"127.0.0.1:0", "127.0.0.1:0"}
+	if j.IP != "" {
+		at = [2]string{j.IP + ":8471", j.IP + ":8472"}
+	}
+	if public, err = net.Listen("tcp", at[0]); err == nil {
+		private, err = net.Listen("tcp", at[1])
+	}
+	return public, private, err
 }
 
 // agents are those of every host: one that talks, and one whose calls wait for approval.

@@ -27,7 +27,8 @@ type witness struct {
 	problems []string
 	overlaps []time.Duration // for how long two lives had a turn of one session in flight
 	turns    int
-	lost     []*lapse // turns whose host was killed, and that no host has gone on with
+	asked    map[string]int // of them, by life
+	lost     []*lapse       // turns whose host was killed, and that no host has gone on with
 	lapses   []time.Duration
 }
 
@@ -72,7 +73,7 @@ type deed struct {
 
 func newWitness(seed uint64, say func(format string, args ...any)) *witness {
 	return &witness{
-		say: say, begun: time.Now(), rnd: rand.New(rand.NewPCG(seed, 1)), frozen: map[string]bool{}, sessions: map[string]*seat{}, deeds: map[string]*deed{},
+		say: say, begun: time.Now(), rnd: rand.New(rand.NewPCG(seed, 1)), frozen: map[string]bool{}, sessions: map[string]*seat{}, asked: map[string]int{}, deeds: map[string]*deed{},
 	}
 }
 
@@ -119,6 +120,7 @@ func (w *witness) begins(sid, life string, turn int64) {
 	defer w.mu.Unlock()
 	s := w.seat(sid)
 	w.turns++
+	w.asked[life]++
 	if turn < s.turn {
 		w.problems = append(w.problems, fmt.Sprintf("%s asks about turn %d of %s, and turn %d was in flight already", life, turn, sid, s.turn))
 	}
