@@ -144,7 +144,9 @@ func (r *Run) Text(ctx context.Context) (string, error) {
 // replaced it or the run has ended) is yielded once it can no longer change, and a merged
 // submit yields nothing before a run has taken it up. If a crash of the session loses text
 // that was yielded, the stream ends with an error for which IsTakenBack is true: the run
-// continues, and Text returns the final text.
+// continues, and Text returns the final text. A thought whose opening tag was in the prompt is
+// known as one only at its end: it has been yielded then, a blank line and the answer follow, and
+// Text has the answer alone.
 func (r *Run) TextStream(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.at.Seq == 0 { // a run that is looked up, which another process may have left open
@@ -157,7 +159,7 @@ func (r *Run) TextStream(ctx context.Context) iter.Seq2[string, error] {
 				return
 			}
 		}
-		r.at.Text(ctx, func(a *answer.Account) error { o := outcome(a); return o.Err() })(yield)
+		r.at.Text(ctx, true, func(a *answer.Account) error { o := outcome(a); return o.Err() })(yield)
 	}
 }
 

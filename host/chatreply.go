@@ -19,7 +19,8 @@ import (
 //
 // OpenAI's protocol cannot take text back. So text of a dialect that may replace its
 // first answer (kitsu) is held until it stands; and when a crash of the host cut a text that
-// was sent already, the answer ends with an error, while the run goes on.
+// was sent already, the answer ends with an error, while the run goes on. A thought that was
+// known as one only at its end has been sent, and the answer follows it.
 type chatReply struct {
 	said.Stream
 	id, model, session string
@@ -29,7 +30,7 @@ type chatReply struct {
 // newReply makes the reply of a run. One that is not streamed is made of records alone.
 func newReply(run *stile.Run) *chatReply {
 	c := &chatReply{run: run.Ordinal()}
-	c.Most = -1
+	c.Most, c.Lenient = -1, true
 	if run.Merged() {
 		c.Merged = run.Seq()
 	}

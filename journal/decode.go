@@ -359,7 +359,7 @@ func (d *decoder) body() messages.Body {
 	case messages.KindRollbackBegin:
 		return &messages.RollbackBegin{Cause: d.str("cause"), Group: d.str("group")}
 	case messages.KindRetract:
-		return &messages.Retract{Off: d.num("off"), Unit: d.str("unit")}
+		return &messages.Retract{Off: d.num("off"), Thought: d.booleanz("thought"), Unit: d.str("unit")}
 	}
 	d.fail("this version knows no record of that kind")
 	return nil

@@ -318,6 +318,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("group", b.Group)
 	case *messages.Retract:
 		e.num("off", b.Off)
+		e.booleanz("thought", b.Thought)
 		e.str("unit", b.Unit)
 	default:
 		e.dst = append(e.dst[:len(e.dst)-1], "null"...)

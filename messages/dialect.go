@@ -9,7 +9,7 @@ type EventKind uint8
 const (
 	EventUnitBegin  EventKind = iota + 1 // a unit opens: Unit, UnitKind; Final as its opener has it
 	EventUnitText                        // more of the open unit: Unit, Text
-	EventUnitEnd                         // it closes: Unit, Final, Complete
+	EventUnitEnd                         // it closes: Unit, UnitKind, Final, Complete; a response that closes as a thought was one, and is taken back
 	EventProgram                         // an ACTIONS program: Text is its source
 	EventParseError                      // Fault
 	EventLint                            // Fault, with a LINT_ code

@@ -765,11 +765,13 @@ func (*Control) Kind() Kind { return KindControl }
 // Kind implements Body.
 func (*Audit) Kind() Kind { return KindAudit }
 
-// Retract takes a recorded text back: another one follows in its place. The first Off
-// bytes of the unit stay.
+// Retract takes text back that was recorded or shown: of the unit the first Off bytes stay.
+// Thought says that all of it was a thought, shown as a response because only its end said so;
+// the record of the unit follows, with that kind. Else other text takes its place.
 type Retract struct {
-	Off  int64  `json:"off"`
-	Unit string `json:"unit"` // UnitID
+	Off     int64  `json:"off"`
+	Thought bool   `json:"thought,omitzero"`
+	Unit    string `json:"unit"` // UnitID
 }
 
 // Kind implements Body.

@@ -312,7 +312,11 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.TurnSuspended:
 		p.line(yellow, "waits", strings.Join(b.Waiting, " ")+" for approval, until "+b.Until)
 	case *messages.Retract:
-		p.line(dim, "", "what was said in "+b.Unit+" is taken back")
+		text := "what was said in " + b.Unit + " is taken back"
+		if b.Thought {
+			text = "what was said in " + b.Unit + " is a thought"
+		}
+		p.line(dim, "", text)
 	case *messages.RunWithdrawn:
 		p.line(yellow, "run", fmt.Sprintf("%d is taken back for run %d", r.Run, b.By))
 	case *messages.TurnRestored:

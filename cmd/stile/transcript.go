@@ -108,7 +108,9 @@ func (t *transcript) record(r *stile.Record) {
 			t.quote("Agent", b.Text)
 		}
 	case *messages.Retract:
-		t.print("*What was said in %s is taken back.*\n\n", inline(b.Unit))
+		if !b.Thought { // else its text follows
+			t.print("*What was said in %s is taken back.*\n\n", inline(b.Unit))
+		}
 	case *messages.BlockBegin:
 		t.print("*Block %s: %s*\n\n", inline(b.ID), inline(blockHead(b)))
 	case *messages.BlockDecided:

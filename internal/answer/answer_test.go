@@ -40,6 +40,16 @@ func end(d messages.Decision) messages.Update { return rec(&messages.RunEnd{Deci
 
 var begun = rec(&messages.RunBegin{Input: 1})
 
+// rethought is a run whose reply begins in a thought, which is shown as a response.
+var rethought = func() []messages.Update {
+	taken := back(1, 0, 0)
+	taken.Delta.Kind = messages.ThoughtUnit
+	return []messages.Update{
+		begun, turn("plain"), grown(1, 0, 1, "h"), grown(1, 0, 2, "m"), taken, rec(&messages.Retract{Unit: "1.0", Thought: true}),
+		rec(&messages.UnitText{UnitKind: messages.ThoughtUnit, Unit: "1.0", Text: "hm"}), said("1.1", "yes"), decided(messages.Done), end(messages.Done),
+	}
+}()
+
 // What a run's updates come to, and the pieces that are passed on of them, "|" between them.
 func TestRule(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -47,8 +57,19 @@ func TestRule(t *testing.T) {
 		merged  int64
 		want    string
 		pieces  string // "" where they are the text in one piece
-		lost    bool   // the stream ends with TakenBack
+		lenient bool
+		lost    bool // the stream ends with TakenBack
 	}{
+		"a thought that was given as a response": {
+			updates: rethought, lenient: true, want: "yes", pieces: "h|m|\n\nyes",
+		},
+		"a thought that was given as a response, for a parent": {
+			updates: rethought, want: "yes", pieces: "h|m", lost: true,
+		},
+		"a thought that waited as a response": {
+			updates: []messages.Update{begun, turn("kitsu"), grown(1, 0, 1, "h"), rec(&messages.Retract{Unit: "1.0", Thought: true}), rec(&messages.UnitText{UnitKind: messages.ThoughtUnit, Unit: "1.0", Text: "h"}), said("1.1", "yes"), decided(messages.Done), end(messages.Done)},
+			want:    "yes", pieces: "yes",
+		},
 		"nothing": {updates: []messages.Update{begun, turn("plain"), decided(messages.Halt), end(messages.Halt)}},
 		"growing": {
 			updates: []messages.Update{begun, turn("plain"), grown(1, 0, 2, "ab"), grown(1, 0, 3, "c"), said("1.0", "abcd"), decided(messages.Done), end(messages.Done)},
@@ -129,7 +150,7 @@ func TestRule(t *testing.T) {
 		},
 	} {
 		var a Account
-		s := Stream{Merged: c.merged}
+		s := Stream{Merged: c.merged, Lenient: c.lenient}
 		var pieces []string
 		var lost error
 		for _, u := range c.updates {

@@ -16,9 +16,13 @@ import (
 //     comes.
 //
 // When a crash has lost text that was already given, Take returns an error with the reason
-// ReasonTakenBack, and the Stream is over. Each run needs a Stream of its own.
+// ReasonTakenBack, and the Stream is over. So it does for a thought that was given as a response
+// (messages.Retract), unless Lenient is set. Each run needs a Stream of its own.
 type Stream struct {
 	Account
+	// Lenient lets the Stream go on behind a thought that was given: the answer follows as
+	// another text. The pieces have the thought then, and Text has not.
+	Lenient bool
 	// Merged is the position of an input that should join a run; 0 for an input with a run
 	// of its own.
 	Merged int64
@@ -61,7 +65,7 @@ func (s *Stream) Take(u messages.Update) (piece string, err error) {
 		err = s.record(u.Record)
 	case u.Delta.Kind == messages.ResultText: // of a result, which is no text of the answer
 	case u.Delta.Retract:
-		err = s.retract(u.Delta.Unit, int(u.Delta.Off))
+		err = s.retract(u.Delta.Unit, int(u.Delta.Off), u.Delta.Kind == messages.ThoughtUnit)
 	case u.Delta.Kind == messages.ResponseUnit:
 		s.grow(u.Delta)
 	default: // a thought
@@ -75,7 +79,7 @@ func (s *Stream) Take(u messages.Update) (piece string, err error) {
 
 func (s *Stream) record(r *messages.Record) error {
 	if b, ok := r.Body.(*messages.RunEnd); ok && b.Next > 0 && s.waits() {
-		*s = Stream{Account: Account{Most: s.Most}, taken: true}
+		*s = Stream{Account: Account{Most: s.Most}, Lenient: s.Lenient, taken: true}
 		return nil
 	}
 	s.Account.Take(r)
@@ -95,7 +99,7 @@ func (s *Stream) record(r *messages.Record) error {
 	case *messages.Retract:
 		s.replaced = slices.DeleteFunc(s.replaced, func(unit string) bool { return unit == b.Unit })
 		if id, err := messages.ParseUnitID(b.Unit); err == nil {
-			return s.retract(id, int(b.Off))
+			return s.retract(id, int(b.Off), b.Thought)
 		}
 	case *messages.TurnDecided:
 		s.decided()
@@ -186,12 +190,18 @@ func (s *Stream) find(id messages.UnitID) int {
 	return -1
 }
 
-func (s *Stream) retract(id messages.UnitID, off int) error {
+// retract drops text of a unit, of which the first bytes stay. thought says that all of it was a
+// thought.
+func (s *Stream) retract(id messages.UnitID, off int, thought bool) error {
 	i := s.find(id)
 	if i < 0 {
 		return nil
 	}
 	t := &s.texts[i]
+	if thought && (s.Lenient || t.given == 0) {
+		t.left, t.whole = nil, true
+		return nil
+	}
 	if off < t.given {
 		return TakenBack()
 	}

@@ -276,7 +276,7 @@ func (d *delegation) show(ctx context.Context, run *follow.Run, over context.Can
 	go func() {
 		defer close(ended)
 		defer cancel()
-		for piece, err := range run.Text(ctx, func(*answer.Account) error { return nil }) {
+		for piece, err := range run.Text(ctx, false, func(*answer.Account) error { return nil }) {
 			if e, is := errors.AsType[*messages.Error](err); is && e.Reason == answer.ReasonTakenBack {
 				over(errTakenBack)
 				return

@@ -121,6 +121,9 @@ func (j *joiner) cut(r *messages.Record, b *messages.Retract, give func(messages
 	if err != nil || u.off <= b.Off {
 		return true
 	}
+	if b.Thought {
+		u.kind = messages.ThoughtUnit
+	}
 	return j.change(&messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: u.kind, Off: b.Off, Retract: true}, give)
 }
 

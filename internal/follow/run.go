@@ -250,10 +250,11 @@ func (r *Run) Updates(ctx context.Context, from messages.Position) iter.Seq2[mes
 }
 
 // Text yields the run's text in pieces as it grows; see answer.Stream. It ends with the run.
-// ended is called with the outcome of the run; the iteration ends with its error.
-func (r *Run) Text(ctx context.Context, ended func(*answer.Account) error) iter.Seq2[string, error] {
+// ended is called with the outcome of the run; the iteration ends with its error. lenient is
+// answer.Stream's.
+func (r *Run) Text(ctx context.Context, lenient bool, ended func(*answer.Account) error) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		s := answer.Stream{Account: answer.Account{Most: -1}}
+		s := answer.Stream{Account: answer.Account{Most: -1}, Lenient: lenient}
 		if r.Merged {
 			s.Merged = r.Seq
 		}

@@ -108,7 +108,7 @@ func (c *client) newAudit() *audit {
 		groups:   groups{whole: c.dialect.groups, blind: c.w.sabotage},
 		nesting:  nesting{controlling: c.dialect.controls, misreads: c.w.sabotage},
 		chances:  chances{heeds: c.heeds}, kin: newKin(), larder: c.newLarder(),
-		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
+		document: document{rethought: map[string]bool{}, verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
 

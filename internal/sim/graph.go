@@ -23,13 +23,15 @@ type document struct {
 	stopped  bool            // something ends the turn, or what still runs of it
 	final    bool            // it has a complete final response
 	units    map[string]bool // that are recorded
-	faults   map[messages.ParseFault]bool
-	gone     []string         // names that a response calls unavailable
-	past     map[string]*act  // of the run's earlier turns, the latest of each id; nil for a refused block
-	earlier  map[string]*act  // of the turn before
-	acts     []*act           // all actions of the run
-	left     map[string]*act  // begun, their turn decided: detached
-	values   map[string]int64 // results of the run: seq of the first end that has it
+	// rethought are responses of the session that turned out to be thoughts.
+	rethought map[string]bool
+	faults    map[messages.ParseFault]bool
+	gone      []string         // names that a response calls unavailable
+	past      map[string]*act  // of the run's earlier turns, the latest of each id; nil for a refused block
+	earlier   map[string]*act  // of the turn before
+	acts      []*act           // all actions of the run
+	left      map[string]*act  // begun, their turn decided: detached
+	values    map[string]int64 // results of the run: seq of the first end that has it
 }
 
 // node is an action's place in the graph.
@@ -154,6 +156,9 @@ func (a *audit) text(b *messages.UnitText) error {
 	}
 	if err := a.beside(b.UnitKind, b.Text); err != nil {
 		return err
+	}
+	if a.rethought[b.Unit] && (b.UnitKind != messages.ThoughtUnit || b.Text == "") {
+		return fmt.Errorf("unit %s was a thought, and is recorded as %s %q", b.Unit, b.UnitKind, b.Text)
 	}
 	a.units[b.Unit] = true
 	a.final = a.final || b.Final && b.Complete

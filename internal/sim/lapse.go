@@ -31,7 +31,7 @@ func (a *author) lapse(reply []byte) []byte {
 	case 1:
 		text = a.one("Sure, here it is:\n", "Let me see.\n\n") + text + a.one("", "\nThat is all.")
 	case 2:
-		text = a.one("<think>", "<THINK>") + a.word() + a.one("</think>\n", "</think>", "") + text
+		text = a.one("<think>", "<THINK>", "", "") + a.word() + a.one("</think>\n", "</think>", "\n</think>\n", "") + text
 	case 3:
 		text = swap("}", ",}")
 	case 4:

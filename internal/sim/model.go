@@ -82,6 +82,10 @@ func (s *shell) hears(turnIndex int64, ev *messages.Event) {
 	case messages.EventAction:
 		s.written[leftID(turnIndex, ev.Action.ID)] = ev.Action
 	case messages.EventUnitEnd:
+		if ev.UnitKind == messages.ThoughtUnit { // also of what began as a response
+			unit := messages.UnitID{Turn: turnIndex, N: ev.Unit}.String()
+			s.responses = slices.DeleteFunc(s.responses, func(u string) bool { return u == unit })
+		}
 		if n := len(s.responses); n > 0 && ev.Final && len(s.plots.open) > 0 { // a block does not stop the reply
 			s.explicit[s.responses[n-1]] = true
 		}

@@ -146,8 +146,9 @@ func (s *shell) publish(e *turn.Publish) {
 		switch b := r.Body.(type) {
 		case *messages.UnitText:
 			// What a turn that a restart ended had shown is not shown again, and what was
-			// held is shown by its record alone.
-			if so := s.shown[b.Unit]; so != b.Text && !(so == "" && s.audit.isRelease(b)) && s.client.rules.Durability != turn.WholeUnit && (r.Turn != s.settles || s.audit.streams) {
+			// held is shown by its record alone, as is a thought that began as a response.
+			alone := s.audit.isRelease(b) || s.audit.rethought[b.Unit] || b.UnitKind == messages.ThoughtUnit && s.audit.holding()
+			if so := s.shown[b.Unit]; so != b.Text && !(so == "" && alone) && s.client.rules.Durability != turn.WholeUnit && (r.Turn != s.settles || s.audit.streams) {
 				w.violated("order", "unit %s is %q, and %q was shown", b.Unit, cut(b.Text), cut(so))
 			}
 		case *messages.TurnDecided:

@@ -126,8 +126,15 @@ func (a *audit) partial(c *act, name string) error {
 	return fmt.Errorf("action %s begins with %s, which is no part of the text of %s", c.id, c.args, name)
 }
 
-// takesBack takes the record that a response loses what it quoted of a result.
+// takesBack takes the record that a response loses what it quoted of a result, or was a thought.
 func (a *audit) takesBack(b *messages.Retract) (ours bool, err error) {
+	if b.Thought {
+		if a.units[b.Unit] || b.Off != 0 {
+			return true, fmt.Errorf("unit %s is a thought from byte %d on, recorded: %v", b.Unit, b.Off, a.units[b.Unit])
+		}
+		a.rethought[b.Unit] = true
+		return true, nil
+	}
 	if !a.controlling || a.first[b.Unit] {
 		return false, nil
 	}
@@ -166,6 +173,10 @@ func (s *shell) flowed(turnIndex int64, b *messages.ActionEnded) {
 // tornBack takes what a reader drops of a response that quoted a result.
 func (s *shell) tornBack(b *messages.Retract) {
 	so := s.shown[b.Unit]
+	if b.Thought {
+		s.shown[b.Unit] = ""
+		return
+	}
 	if !s.client.dialect.controls || s.client.rules.Durability == turn.WholeUnit {
 		return
 	}

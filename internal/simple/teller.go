@@ -146,7 +146,7 @@ func (t *Teller) delta(d *messages.Delta) {
 		return
 	}
 	kind := wordOf(d.Kind)
-	if d.Retract && d.Kind == "" { // of a text that the reader had before it came back
+	if d.Retract && (d.Kind == "" || d.Kind == messages.ThoughtUnit) { // of a text that the reader had before it came back, or as a response
 		kind = cogency.Respond
 	}
 	if !t.Tokens || kind == "" {
@@ -204,8 +204,8 @@ func (t *Teller) record(r *messages.Record) {
 		}
 	case *messages.Whisper:
 		t.add(cogency.Think, b.Text).Unit = r.Seq
-	case *messages.Retract:
-		if id, err := messages.ParseUnitID(b.Unit); err == nil {
+	case *messages.Retract: // that of a thought concerns those who were shown it, and a delta has told them
+		if id, err := messages.ParseUnitID(b.Unit); err == nil && !b.Thought {
 			e := t.add(cogency.Respond, "")
 			e.Unit, e.Keep = number(id), &b.Off
 		}

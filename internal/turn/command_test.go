@@ -287,6 +287,9 @@ func (s *script) unit(c *command) {
 		in.Bytes, in.Events = []byte(c.word(1)), []messages.Event{unitText(n, c.word(1))}
 	case "end":
 		in.Events = []messages.Event{unitEnd(n)}
+	case "rethink":
+		in.Bytes = []byte("</think>")
+		in.Events = []messages.Event{{Kind: messages.EventUnitEnd, Unit: n, UnitKind: messages.ThoughtUnit, Complete: true}}
 	}
 	s.step(in)
 }

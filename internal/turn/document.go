@@ -311,7 +311,7 @@ func (m *Machine) endUnit(ev *messages.Event) {
 	d := m.flight.doc
 	d.text, d.heldEnd, d.undecided = nil, nil, nil
 	if id := m.flight.parsed.units[m.flight.parsed.open].ID; d.known.units != nil && d.known.units[id.String()] {
-		m.flight.shut(ev.Final, ev.Complete)
+		m.flight.shut(ev)
 	} else {
 		m.unitEnd(ev)
 	}

@@ -74,7 +74,7 @@ func (m *Machine) decoded(in *Decoded) {
 		return
 	}
 	f.reply.bytes = append(f.reply.bytes, kept...)
-	m.chunk(f.doc != nil && recordable(in.Events))
+	m.chunk(f.doc != nil && recordable(in.Events) || f.rethinks(in.Events))
 	if fault := m.events(in.Events); fault != "" {
 		m.crash(ChildModel, fault)
 		return
@@ -268,7 +268,30 @@ func (m *Machine) replace() {
 
 // unitEnd closes the open unit and records it.
 func (m *Machine) unitEnd(ev *messages.Event) {
-	m.recordUnit(m.flight.shut(ev.Final, ev.Complete))
+	f := m.flight
+	if u := f.parsed.units[f.parsed.open]; u.Kind == messages.ResponseUnit && ev.UnitKind == messages.ThoughtUnit &&
+		f.parsed.text.Len() > 0 && m.cfg.Durability != WholeUnit && !m.holds(u.Kind) {
+		f.replaced = m.persist(&messages.Retract{Unit: u.ID.String(), Thought: true}, 0).Seq
+	}
+	m.recordUnit(f.shut(ev))
+}
+
+// rethinks reports whether a response turns out to be a thought. The bytes that say so precede
+// its retract in the journal: a crash between the two leaves nothing that a replay cannot explain.
+func (f *flight) rethinks(evs []messages.Event) bool {
+	kind := messages.Kind("")
+	if f.parsed.open >= 0 {
+		kind = f.parsed.units[f.parsed.open].Kind
+	}
+	for i := range evs {
+		switch ev := &evs[i]; {
+		case ev.Kind == messages.EventUnitBegin:
+			kind = ev.UnitKind
+		case ev.Kind == messages.EventUnitEnd && ev.UnitKind == messages.ThoughtUnit && kind == messages.ResponseUnit:
+			return true
+		}
+	}
+	return false
 }
 
 // recordUnit writes the record of a unit, without its text if that is held.

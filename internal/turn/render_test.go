@@ -237,6 +237,7 @@ func renderBody(w *words, body messages.Body) {
 		w.put(fmt.Sprintf("%s %d off=%d %q", b.ID, b.Seq, b.Off, cut(string(b.Bytes))))
 	case *messages.Retract:
 		w.put(fmt.Sprintf("%s off=%d", b.Unit, b.Off))
+		w.flag("thought", b.Thought)
 	case *messages.FeedInjected:
 		w.put(b.ID)
 		w.str("error", b.Error)

@@ -260,7 +260,7 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 				f.parsed.text.Write(ev.Text)
 				continue
 			}
-			f.shut(ev.Final, ev.Complete)
+			f.shut(ev)
 		case messages.EventProgram:
 			f.program.source = append([]byte(nil), ev.Text...)
 		case messages.EventStop:
@@ -272,18 +272,21 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 		}
 	}
 	if f.parsed.open >= 0 {
-		f.shut(false, false)
+		f.shut(&messages.Event{})
 	}
 	return ""
 }
 
 // shut ends the growing unit and returns it.
-func (f *flight) shut(final, complete bool) *messages.Unit {
+func (f *flight) shut(ev *messages.Event) *messages.Unit {
 	u := &f.parsed.units[f.parsed.open]
+	if ev.UnitKind == messages.ThoughtUnit {
+		u.Kind = ev.UnitKind
+	}
 	u.Text = f.parsed.text.String()
 	f.parsed.text = strings.Builder{}
-	u.Final, u.Complete = final, complete
-	f.parsed.final = f.parsed.final || final && complete
+	u.Final, u.Complete = ev.Final, ev.Complete
+	f.parsed.final = f.parsed.final || ev.Final && ev.Complete
 	f.parsed.open = -1
 	return u
 }

@@ -283,14 +283,23 @@ func (d *decoder) tag(b []byte, fenced, end bool) (finding, int) {
 	return foundCall, 0
 }
 
-// stray looks for the closer of a thought that the model's template opened: alone on its line,
-// after text.
+// stray looks for the closer of a thought that the model's template opened: alone on its line, or
+// right behind what the reply begins with (package reasoning).
 func (d *decoder) stray(b []byte, end bool) (finding, int) {
 	n := min(len(b), len(shutThink))
-	switch from := &d.prose.from; {
-	case !from.bol || !from.anyText || from.fenced != fencedNot || !d.forgive.Has(parse.HabitThink), string(b[:n]) != shutThink[:n]:
+	from := &d.prose.from
+	switch {
+	case from.fenced != fencedNot || !d.forgive.Has(parse.HabitThink), string(b[:n]) != shutThink[:n]:
 		return foundText, 0
-	case n < len(shutThink) || len(b) == n && !end:
+	case n < len(shutThink):
+		return foundNothing, 0
+	case !from.anyText && d.unit == 0:
+		return foundCloser, n
+	case !from.bol && (d.unit > 0 || strings.IndexByte(" \t`\"'", from.last) >= 0):
+		return foundText, 0
+	case !from.bol:
+		return foundCloser, n
+	case len(b) == n && !end:
 		return foundNothing, 0
 	case len(b) > n && b[n] != '\n' && b[n] != '\r':
 		return foundText, 0

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
 )
@@ -238,8 +239,8 @@ func (d *decoder) found(what finding, n, last int) {
 		}
 	case foundThought:
 		d.think(seen, at)
-	case foundCloser: // what was shown stays; the answer is a unit of its own
-		d.close(at, true)
+	case foundCloser: // the answer is a unit of its own
+		d.rethink(at)
 		d.lint(parse.HabitThink, d.off(at))
 		s.layout = layout{anyText: true}
 		if n < len(seen) {
@@ -276,6 +277,18 @@ func (d *decoder) think(tag []byte, at int64) {
 	d.thinkEnds, d.linted = append([]string{"</" + string(name) + ">"}, thinkClosers...), true
 	d.lint(parse.HabitThink, d.off(at))
 	d.state = inThink
+}
+
+// rethink ends the open unit at a closer without an opener. The text that a reply began with was
+// a thought.
+func (d *decoder) rethink(at int64) {
+	if !d.open || d.unit > 0 {
+		d.close(at, true)
+		return
+	}
+	d.open = false
+	d.emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: messages.ThoughtUnit, Offset: d.off(at), Complete: true})
+	d.unit++
 }
 
 // flushProse decides, at the end of a reply, about seen.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/internal/reasoning"
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
@@ -17,6 +18,7 @@ const MaxReplyBytes = 8 << 20
 type decoder struct {
 	utf8    scan.UTF8
 	think   thinker
+	reason  *reasoning.Finder // of a thought without an opener; nil when there can be none
 	strip   stripper
 	find    finder
 	off     int64 // bytes of the reply taken
@@ -43,7 +45,10 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 		d.strip.loose, d.find.loose = true, true
 	}
 	d.think.thought, d.think.shut, d.think.rest = d.ponder, d.pondered, d.pass
-	if !d.second || !x.Forgive.Has(parse.HabitThink) {
+	d.think.skip = func(text []byte) { d.find.lines += bytes.Count(text, lf) }
+	if d.second && x.Forgive.Has(parse.HabitThink) {
+		d.reason = &reasoning.Finder{}
+	} else {
 		d.think.state = thinkRest
 	}
 	d.find.limit = MaxReplyBytes
@@ -79,8 +84,44 @@ func (d *decoder) take(text []byte, n int) {
 
 // pass takes text outside thoughts.
 func (d *decoder) pass(text []byte, at int64) {
+	if d.reason == nil || d.think.any || d.reason.Over() {
+		d.read(text, at)
+		return
+	}
+	d.reason.Push(text, at, func(p []byte, at int64) {
+		if d.reason.Over() {
+			d.think.push(p, at)
+		} else {
+			d.read(p, at)
+		}
+	}, d.rethink)
+}
+
+// read takes text that is no thought, as far as it is known.
+func (d *decoder) read(text []byte, at int64) {
 	d.find.push(text, at)
 	d.strip.push(text, at)
+}
+
+// rethink makes a thought of the text so far: its closing tag is at an offset, its opener was in
+// the prompt. No token in it counts. The reply goes on as behind another thought.
+func (d *decoder) rethink(at int64) {
+	if d.open {
+		d.open = false
+		d.emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ThoughtUnit, Unit: d.unit, Offset: at, Complete: true})
+		d.unit++
+	}
+	d.find = finder{limit: d.find.limit, loose: true, lines: d.find.lines}
+	d.strip = stripper{loose: true, emit: d.show}
+	d.shown, d.blank = false, nil
+	d.think.state, d.think.any = thinkLead, true
+	d.lintThought(at)
+}
+
+func (d *decoder) lintThought(at int64) {
+	d.emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: &messages.ParseError{
+		Code: parse.HabitThink.Lint(), Offset: at, Detail: "reasoning in front of the reply",
+	}})
 }
 
 // ponder takes a piece of a thought.
@@ -100,9 +141,7 @@ func (d *decoder) pondered(at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ThoughtUnit, Unit: d.unit, Offset: at, Complete: true})
 	d.within = false
 	d.unit++
-	d.emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: &messages.ParseError{
-		Code: parse.HabitThink.Lint(), Offset: at, Detail: "reasoning in front of the reply",
-	}})
+	d.lintThought(at)
 }
 
 // End closes the response and emits the action, or an error with its reason. A reply that failed
@@ -117,6 +156,9 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		d.take(text, n)
 	}
 	d.think.end(d.off)
+	if d.reason != nil {
+		d.reason.End(d.read, d.rethink)
+	}
 	d.strip.end()
 	d.find.end()
 	d.rest()

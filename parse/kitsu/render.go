@@ -81,6 +81,9 @@ func (x Dialect) shown(text string) string {
 		if ev.Kind == messages.EventUnitText && ev.UnitKind == messages.ResponseUnit {
 			out = append(out, ev.Text...)
 		}
+		if ev.Kind == messages.EventUnitEnd && ev.UnitKind == messages.ThoughtUnit {
+			out = nil // what it began with was a thought
+		}
 	}
 	d.Push([]byte(text), take)
 	d.End(messages.FinishStop, take)

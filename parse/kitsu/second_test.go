@@ -43,6 +43,7 @@ func hear(t testing.TB, d Dialect, info messages.TurnInfo, finish messages.Finis
 			h.facts.Units[len(h.facts.Units)-1].Text += string(e.Text)
 		case messages.EventUnitEnd:
 			open = ""
+			h.facts.Units[len(h.facts.Units)-1].Kind = e.UnitKind
 		case messages.EventParseError:
 			h.facts.Errors = append(h.facts.Errors, *e.Fault)
 		case messages.EventLint:
@@ -145,7 +146,12 @@ func TestSecondReply(t *testing.T) {
 		{name: "two thoughts", reply: "<think>a</think> <Thought>b</THOUGHT>c", thought: "a|b|", visible: "c"},
 		{name: "a thought without an end", reply: "<think>a</th", thought: "a</th|"},
 		{name: "an empty thought", reply: "<think></think>a", thought: "|", visible: "a"},
-		{name: "lines behind thoughts are counted", reply: "<think>a\nb\n</think>\nc\n<action:x>", thought: "a\nb\n|", visible: "c\n", reason: UnsupportedAction, action: "x", cause: "line 4, byte 22"},
+		{name: "a thought that the template opened", reply: "Hm,\n<action:get_time>\nno, <action:search query=\"a\">.\n</think>\n\nHello.", thought: "Hm,\nno,  .\n|", visible: "Hello."},
+		{name: "a thought that the template opened, then a token", reply: "Hm.</think><think>b</think>\n<action:get_time>", thought: "Hm.|b|", call: "get_time"},
+		{name: "an empty thought that the template opened", reply: "\n</think>\n\nHello.", visible: "Hello."},
+		{name: "lines behind it are counted", reply: "a\nb\n</think>\nc\n<action:x>", thought: "a\nb\n|", visible: "c\n", reason: UnsupportedAction, action: "x", cause: "line 5, byte 15"},
+		{name: "the closer in an answer is text", reply: "The tag `</think>` ends it. <action:x>\n</think> too.", visible: "The tag `</think>` ends it.  \n</think> too."},
+		{name: "lines behind thoughts are counted", reply: "<think>a\nb\n</think>\nc\n<action:x>", thought: "a\nb\n|", visible: "c\n", reason: UnsupportedAction, action: "x", cause: "line 5, byte 22"},
 		{name: "a tag in an answer is text", reply: "The tag <think> is\n<think>so</think>", visible: "The tag <think> is\n<think>so</think>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

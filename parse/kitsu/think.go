@@ -19,7 +19,8 @@ type thinker struct {
 	closer  string // such as "</think>"
 	any     bool   // there was a thought
 	thought func(text []byte, at int64)
-	shut    func(at int64) // the thought's end
+	shut    func(at int64)    // the thought's end
+	skip    func(text []byte) // what goes with thoughts: tags, and white space around them
 	rest    func(text []byte, at int64)
 }
 
@@ -67,6 +68,7 @@ func (t *thinker) lead(c byte, at int64) {
 			continue
 		}
 		if fits = true; len(tag) == len(opener) {
+			t.skip(t.held)
 			t.state, t.closer, t.any, t.held = thinkInside, "</"+word+">", true, t.held[:0]
 			t.thought(nil, at)
 			return
@@ -82,7 +84,9 @@ func (t *thinker) give() {
 	held := t.held
 	t.state, t.held = thinkRest, nil
 	if t.any {
-		held = bytes.TrimLeft(held, " \t\r\n")
+		text := bytes.TrimLeft(held, " \t\r\n")
+		t.skip(held[:len(held)-len(text)])
+		held = text
 	}
 	if len(held) > 0 {
 		t.rest(held, t.heldAt)

@@ -83,13 +83,29 @@ func (f *front) answers(d *decoder, c byte, emit func(messages.Event)) bool {
 		}
 		if f.held = append(f.held, c); n == len(t.open) {
 			f.state, f.shut, f.held = frontThought, t.shut, nil
-			off := d.off + 1 - int64(n)
-			lint := &messages.ParseError{Code: parse.HabitThink.Lint(), Offset: off, Detail: parse.HabitThink.String()}
-			emit(messages.Event{Kind: messages.EventLint, Offset: off, Fault: lint})
+			d.reasoning = nil // the model opens its thoughts itself
+			lint(d.off+1-int64(n), emit)
+		}
+		return false
+	}
+	for _, t := range tags {
+		n := min(len(tag), len(t.shut))
+		if !strings.EqualFold(string(tag[:n]), t.shut[:n]) {
+			continue
+		}
+		if f.held = append(f.held, c); n == len(t.shut) { // of an empty thought that was opened in the prompt
+			f.state, f.held, d.reasoning = frontBehind, nil, nil
+			lint(d.off+1-int64(n), emit)
 		}
 		return false
 	}
 	return true
+}
+
+// lint emits the lint of a tag of a thought at an offset.
+func lint(at int64, emit func(messages.Event)) {
+	fault := &messages.ParseError{Code: parse.HabitThink.Lint(), Offset: at, Detail: parse.HabitThink.String()}
+	emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: fault})
 }
 
 // release begins the answer: with what is held in front of it, unless that stands behind the

@@ -21,7 +21,7 @@ func told(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) string {
 	t.Helper()
 	var b strings.Builder
 	d := x.NewDecoder(messages.TurnInfo{})
-	unit, open, size := 0, false, 0
+	unit, open, size, kind := 0, false, 0, messages.Kind("")
 	for _, p := range pieces {
 		size += len(p)
 	}
@@ -37,7 +37,7 @@ func told(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) string {
 			if open || e.Unit < unit {
 				t.Fatalf("%q: %+v", pieces, e)
 			}
-			unit, open = e.Unit, true
+			unit, open, kind = e.Unit, true, e.UnitKind
 			fmt.Fprintf(&b, "%s@%d ", e.UnitKind, e.Offset)
 		case messages.EventUnitText:
 			if !open || e.Unit != unit || len(e.Text) == 0 || !utf8.Valid(e.Text) {
@@ -47,6 +47,9 @@ func told(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) string {
 		case messages.EventUnitEnd:
 			open = false
 			b.WriteByte(' ')
+			if e.UnitKind != kind {
+				b.WriteString("=" + string(e.UnitKind) + " ")
+			}
 			if e.Final {
 				b.WriteByte('F')
 			}
@@ -91,6 +94,24 @@ func TestFront(t *testing.T) {
 		{"<\xffx", "response@0 <\ufffdx FC@3|"},
 		{"<th\u016fx", "response@0 <th\u016fx FC@6|"},
 		{"<think>a<\xff<</think>\xffb", "think@0 thought@7 a<\ufffd< C@11|response@19 \ufffdb FC@21|"},
+		{"Hm.\n</think>\n\nYes.", "response@0 Hm.\n =thought C@4|think@4 response@14 Yes. FC@18|"},
+		{"Hm.</Think>Yes.", "response@0 Hm. =thought C@3|think@3 response@11 Yes. FC@15|"},
+		{"Hm.\n  </thinking>\r\nYes.", "response@0 Hm.\n   =thought C@6|think@6 response@19 Yes. FC@23|"},
+		{"H\xffm\xff</think>Yes.", "response@0 H\ufffdm\ufffd =thought C@4|think@4 response@12 Yes. FC@16|"},
+		{"Hm.\n</think>", "response@0 Hm.\n =thought C@4|think@4 "},
+		{"Hm.\n</think> \n", "response@0 Hm.\n</think> \n FC@14|"},
+		{"\n</think>\n\nYes.", "think@1 response@11 Yes. FC@15|"},
+		{"</think>", "think@0 "},
+		{"Hm.\n</think>\na\n</think>\nb", "response@0 Hm.\n =thought C@4|think@4 response@13 a\n</think>\nb FC@25|"},
+		{"Hm.</think></think>", "response@0 Hm. =thought C@3|think@3 response@11 </think> FC@19|"},
+		{"Hm.</think", "response@0 Hm.</think FC@10|"},
+		{"Hm.</<</think>Yes.", "response@0 Hm.</< =thought C@6|think@6 response@14 Yes. FC@18|"},
+		{"The tag </think> and `</think>` and '</think>'.", "response@0 The tag </think> and `</think>` and '</think>'. FC@47|"},
+		{"The tag\n</think> ends it.", "response@0 The tag\n</think> ends it. FC@25|"},
+		{"So:\n```\na\n</think>\n```\n", "response@0 So:\n```\na\n</think>\n```\n FC@23|"},
+		{"So:\n```\na\n```\n</think>\nb", "response@0 So:\n```\na\n```\n =thought C@14|think@14 response@23 b FC@24|"},
+		{"a <think>b</think>c", "response@0 a <think>b</think>c FC@19|"},
+		{"a</b></think>c", "response@0 a</b> =thought C@5|think@5 response@13 c FC@14|"},
 	} {
 		if got := told(t, second, messages.FinishStop, []byte(c.reply)); got != c.want {
 			t.Errorf("%q\ngot  %q\nwant %q", c.reply, got, c.want)

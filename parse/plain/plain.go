@@ -7,10 +7,11 @@
 //   - the response is the reply as valid UTF-8: every byte that belongs to no
 //     character becomes one U+FFFD, wherever the reply was cut into pushes;
 //   - text passes without copying; at most three bytes, the beginning of one
-//     character, are held back.
+//     character, are held back, and in rendering 2 what may be a tag of a thought.
 //
 // It knows no tools or control. In rendering 2 a thought that a reply begins with is not
-// part of the answer, and a reply that says nothing is asked for again, once.
+// part of the answer, and a reply that says nothing is asked for again, once. A thought that
+// begins without its tag is a response until its end.
 package plain
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/internal/reasoning"
 )
 
 // Dialect is plain text. The zero value is ready to use, and safe for concurrent use.
@@ -105,6 +107,9 @@ func (d Dialect) NewDecoder(messages.TurnInfo) parse.Decoder {
 	x := &decoder{}
 	if d.Rendering >= 2 && d.Forgive&(parse.HabitThink|parse.HabitSilence) != 0 {
 		x.front = &front{think: d.Forgive.Has(parse.HabitThink), quiet: d.Forgive.Has(parse.HabitSilence)}
+		if x.quiet = x.front.quiet; x.front.think {
+			x.reasoning = &reasoning.Finder{}
+		}
 	}
 	return x
 }
@@ -119,6 +124,10 @@ type decoder struct {
 
 	front *front // of rendering 2, until the answer has begun
 	unit  int
+	// reasoning looks in the answer for the end of a thought without an opener; nil when there
+	// can be none.
+	reasoning *reasoning.Finder
+	quiet     bool // no answer is none, and not an empty one
 }
 
 // Push emits the text in p; the unit begins with its first text.
@@ -181,8 +190,14 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	if d.front != nil && !d.front.end(d, emit) { // there is no answer
 		return
 	}
+	if d.reasoning != nil {
+		d.reasoning.End(func(p []byte, at int64) { d.say(p, at, emit) }, func(at int64) { d.thought(at, emit) })
+		if d.front != nil && !d.front.end(d, emit) {
+			return
+		}
+	}
 	if whole || f == messages.FinishLength {
-		d.begin(emit)
+		d.begin(d.off, emit)
 	}
 	if d.open {
 		emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: messages.ResponseUnit, Offset: d.off, Final: whole, Complete: whole})
@@ -190,10 +205,10 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	}
 }
 
-func (d *decoder) begin(emit func(messages.Event)) {
+func (d *decoder) begin(at int64, emit func(messages.Event)) {
 	if !d.open {
 		d.open = true
-		emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: messages.ResponseUnit, Offset: d.off})
+		emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: messages.ResponseUnit, Offset: at})
 	}
 }
 
@@ -208,11 +223,58 @@ func (d *decoder) replace(emit func(messages.Event)) { d.put([]byte("\ufffd"), 1
 
 // put emits text that stands for n bytes of the reply.
 func (d *decoder) put(text []byte, n int, emit func(messages.Event)) {
-	if d.front != nil {
+	switch {
+	case d.front != nil:
 		d.front.take(d, text, n, emit)
 		return
+	case d.reasoning == nil:
+		d.say(text, d.off, emit)
+	case len(text) == n:
+		d.reason(text, emit)
+		return
+	default:
+		d.reasoning.Push(text, d.off, func(p []byte, at int64) { d.say(p, at, emit) }, nil) // no tag has such a character
 	}
-	d.begin(emit)
-	emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: messages.ResponseUnit, Text: text, Offset: d.off})
 	d.off += int64(n)
+}
+
+// reason emits text that may be a thought up to a closing tag. What follows the tag comes in
+// front of the answer again.
+func (d *decoder) reason(text []byte, emit func(messages.Event)) {
+	from, behind := d.off, -1
+	d.off += int64(len(text))
+	d.reasoning.Push(text, from, func(p []byte, at int64) {
+		if behind < 0 {
+			d.say(p, at, emit)
+		} else {
+			behind = len(text) - len(p)
+		}
+	}, func(at int64) {
+		behind = len(text)
+		d.thought(at, emit)
+	})
+	if d.reasoning != nil && d.reasoning.Over() {
+		d.reasoning = nil
+	}
+	if behind >= 0 && behind < len(text) {
+		d.off = from + int64(behind)
+		d.text(text[behind:], emit)
+	}
+}
+
+// thought ends the unit as a thought: its closing tag is at an offset of the reply.
+func (d *decoder) thought(at int64, emit func(messages.Event)) {
+	if d.open {
+		d.open = false
+		emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: messages.ThoughtUnit, Offset: at, Complete: true})
+		d.unit++
+	}
+	lint(at, emit)
+	d.front = &front{state: frontBehind, quiet: d.quiet}
+}
+
+// say emits text of the answer.
+func (d *decoder) say(p []byte, at int64, emit func(messages.Event)) {
+	d.begin(at, emit)
+	emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: messages.ResponseUnit, Text: p, Offset: at})
 }
