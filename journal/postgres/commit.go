@@ -266,6 +266,14 @@ func (t *transaction) send(b *pgx.Batch) error {
 	defer cancel()
 	if !t.begun {
 		t.begun = true
+		// A host of a cluster that stands still in a transaction has rows that the others go on with when
+		// its lease is over.
+		if most := time.Duration(t.s.lease.Load()); most != t.w.idle {
+			if _, err := t.w.conn.Exec(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $1, false)", milliseconds(most)); err != nil {
+				return err
+			}
+			t.w.idle = most
+		}
 		begin := &pgx.Batch{}
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 		if t.wait > 0 {

@@ -225,6 +225,7 @@ type writer struct {
 	// local reports whether a COMMIT did not wait for a synchronous standby: the server
 	// warns of that, and then acknowledges.
 	local bool
+	idle  time.Duration // what the server waits at most for the next statement of a transaction; 0 is what the options say
 }
 
 // notice receives the server's warnings. The one that matters has no code of its own, and

@@ -117,6 +117,7 @@ func (h *hosts) Join(ctx context.Context, host lease.Host, length time.Duration)
 		_, err := tx.Exec(ctx, sqlTell, h.channel, host.ID.String())
 		return err
 	})
+	h.store.lease.Store(int64(length))
 	return wait, h.failure(err, "entering this host")
 }
 

@@ -113,6 +113,7 @@ type Store struct {
 
 	hosts sync.WaitGroup // goroutines of Attend, and of Board
 	here  atomic.Uint32  // the backend that holds our host's lock; 0 none
+	lease atomic.Int64   // of the host in its cluster, in nanoseconds; 0 without one
 
 	write   sync.Mutex // held for a commit; guards the fields below
 	w       *writer    // nil without a connection

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
@@ -310,6 +312,42 @@ func TestIdleTransactionEnds(t *testing.T) {
 	}
 	specimen.Must(t, b, ses.Notes(1))
 	_ = tx.Rollback(ctx) // there is nothing left to roll back
+}
+
+// A host of a cluster that stops in the middle of a transaction does not hold its rows for longer than
+// its lease, whatever the options say; also on the next connection.
+func TestIdleTransactionOfAHost(t *testing.T) {
+	a, b, ok := pair(t, Options{BusyTimeout: 10 * time.Second})
+	if !ok {
+		return
+	}
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, a, ses.Notes(1))
+	table, err := a.Hosts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	const length = 200 * time.Millisecond
+	for wait := length; wait > 0; time.Sleep(wait) {
+		if wait, err = table.Join(ctx, lease.Host{ID: uuid.New(), Address: "a:1"}, length); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		specimen.Must(t, a, ses.Notes(1))
+		tx, err := a.w.conn.Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, statements.HeadOf+" FOR UPDATE", ses.Inc)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		specimen.Must(t, b, ses.Notes(1))
+		if err := a.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A row that cannot be there costs its own session alone.

@@ -22,7 +22,7 @@ type relay struct {
 	over  bool
 }
 
-func newRelay(t *testing.T, dial func() (net.Conn, error)) *relay {
+func newRelay(t testing.TB, dial func() (net.Conn, error)) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
