@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
@@ -184,8 +186,8 @@ var _ = [1]struct{}{}[manifest.MaxAgentDepth-driver.MaxAgentDepth]
 
 // submit begins the child's run, or joins it. The end of ctx does not interrupt it, because a
 // submitted run must be known to be stopped.
-func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run, error) {
-	ctx = context.WithoutCancel(ctx)
+func (d *delegation) submit(called context.Context, in messages.Input) (*follow.Run, error) {
+	ctx := context.WithoutCancel(called)
 	key, link, err := d.name(ctx)
 	if err != nil {
 		return nil, err
@@ -214,10 +216,47 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run
 				Ordinal: rep.Run, Seq: rep.Seq, End: rep.End, Session: d,
 			}, nil
 		}
+		if _, elsewhere := lease.Owner(err); elsewhere && d.call.Host.Feed == nil && !d.Host.Stopping() {
+			if run := d.begunElsewhere(ctx); run != nil {
+				d.plan.Accepted()
+				return run, nil
+			}
+			if pause(called) {
+				continue
+			}
+			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " may run at another host: " + err.Error()}
+		}
 		if d.Host.Stopping() || d.plan.Broke() == driver.Lose {
 			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " does not take its input: " + err.Error()}
 		}
 	}
+}
+
+// elsewherePause is the time between two looks at a child that another host runs.
+const elsewherePause = 250 * time.Millisecond
+
+// pause waits before the next look, and reports whether there is one: the caller's time is not up.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(elsewherePause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begunElsewhere is the run of the action in a child that another host runs, as an earlier attempt has
+// left it; nil where the journal has none yet.
+func (d *delegation) begunElsewhere(ctx context.Context) *follow.Run {
+	head, err := d.Store.Head(ctx, d.key.SID())
+	if err != nil || head.Closed {
+		return nil
+	}
+	run := &follow.Run{Source: follow.Source{Hub: d.Host.Hub(), Store: d.Store}, SID: d.key.SID(), Inc: head.Inc, Ordinal: driver.ChildRun, Session: d}
+	if _, err := run.Look(ctx); err != nil {
+		return nil
+	}
+	return run
 }
 
 // ours reports whether a session does not exist, or is the child that link says.
@@ -248,6 +287,11 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 		a, err := run.Wait(ctx)
 		if err == nil {
 			return a, nil
+		}
+		// A child that another host runs ends there: the journal says so, or that host gives it up.
+		_, elsewhere := lease.Owner(err)
+		if elsewhere && !d.Host.Stopping() && !d.plan.Stopping() && pause(ctx) {
+			continue
 		}
 		if ctx.Err() != nil || d.Host.Stopping() || d.plan.Unheard() == driver.Lose {
 			return nil, err
