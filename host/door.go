@@ -65,6 +65,10 @@ func (c *cluster) door() http.Handler {
 			forged(err)
 			return
 		}
+		if claim.For == forward.Alive {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		if !isSocket(r) { // its answer comes at once
 			w.WriteHeader(http.StatusProcessing)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -54,6 +55,7 @@ type proxy struct {
 	cut     bool      // the stream has ended, and it is not known where it goes on
 	resumed bool      // r is the one by which a stream goes on
 	slow    string    // which host has not taken it
+	away    string    // which host could not be reached
 	placed  bool      // it was looked where its session begins
 	named   bool      // the client names the session that it begins
 	wants   string    // what this host wants by it
@@ -112,7 +114,7 @@ func (t *proxy) serve() {
 		}
 		pause, more := waits(began, until, time.Now(), t.leaves && out == elsewhere && leaving != nil)
 		if !more {
-			t.refuse(cmp.Or(t.slow, "no host runs the session at the moment"))
+			t.refuse(cmp.Or(t.slow, t.away, "no host runs the session at the moment"))
 			return
 		}
 		select {
@@ -145,6 +147,8 @@ func (t *proxy) refuse(detail string) {
 	switch {
 	case !t.w.Begun():
 		t.c.s.refuse(t.w, t.r, p)
+	case t.w.Streams() && t.splice == nil && t.r.URL.Query().Get("format") != "simple":
+		t.leaving(detail)
 	case t.splice == nil || !t.w.Streams():
 		panic(http.ErrAbortHandler)
 	default:
@@ -162,7 +166,16 @@ func (t *proxy) stops() {
 		_, _ = t.w.ResponseWriter.Write(t.splice.fail(leavingChat()))
 		return
 	}
-	_, _ = t.w.ResponseWriter.Write([]byte("event: leaving\ndata: {\"detail\":\"the host stops; come back with the last id\"}\n\n")) // it is stopping
+	t.leaving("the host stops")
+}
+
+// leaving tells the reader of a stream why it ends, and that its client shall come back.
+func (t *proxy) leaving(why string) {
+	data, err := json.Marshal(map[string]string{"detail": why + "; come back with the last id"})
+	if err != nil {
+		panic(err) // it is a map of strings
+	}
+	_, _ = t.w.ResponseWriter.Write([]byte("event: leaving\ndata: " + string(data) + "\n\n")) // a client that is gone reads nothing
 }
 
 // attempt makes one attempt.
@@ -262,13 +275,19 @@ func (t *proxy) at(to stile.Peer) outcome {
 		if errors.Is(err, forward.ErrSlow) {
 			t.slow = "the host that runs the session, " + to.Address + ", has not taken the request within " + forward.TakeWait.String()
 		}
+		if errors.Is(err, forward.ErrSilent) {
+			t.slow = "the host that runs the session, " + to.Address + ", gives no sign of life"
+		}
 		var op *net.OpError
 		switch {
 		case t.r.Context().Err() != nil:
 			return elsewhere // the client has gone
 		case t.slow != "" && isAnswer(t.pattern) && !t.placeable():
 			return unknown // if it takes the request after all, it ends the run with it
-		case errors.As(err, &op) && op.Op == "dial", t.repeatable():
+		case errors.As(err, &op) && op.Op == "dial":
+			t.away = "the host that runs the session, " + to.Address + ", cannot be reached"
+			return elsewhere
+		case t.repeatable():
 			return elsewhere
 		}
 		return unknown

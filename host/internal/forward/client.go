@@ -57,11 +57,14 @@ type Client struct {
 	once      sync.Once
 	transport *http.Transport
 	flights   sync.Map // *flight: requests that another host answers
+	lives     lives
+	dial      func(ctx context.Context, network, address string) (net.Conn, error) // of tests
 }
 
 // flight is a request that another host answers.
 type flight struct {
 	to     stile.Peer
+	life   *life
 	began  time.Time
 	cancel context.CancelCauseFunc
 }
@@ -70,22 +73,32 @@ type flight struct {
 func (c *Client) Transport() *http.Transport {
 	c.once.Do(func() {
 		c.transport = &http.Transport{
-			DialContext: (&net.Dialer{Timeout: dialWait}).DialContext, DisableCompression: true, MaxIdleConnsPerHost: idle, IdleConnTimeout: c.IdleFor,
+			DialContext: c.dialer(), DisableCompression: true, MaxIdleConnsPerHost: idle, IdleConnTimeout: c.IdleFor,
 		}
 	})
 	return c.transport
 }
 
-// Watch cancels requests to hosts that have lost their lease, until ctx is over: a host that is
-// frozen closes no connection.
+// Watch cancels requests to hosts that have lost their lease, or give no sign of life, until ctx is
+// over: a host that is frozen or cut off closes no connection.
 func (c *Client) Watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	var signs sync.WaitGroup
+	defer signs.Wait()
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		for _, l := range c.lives.all() {
+			if l.silent() > SignEvery && l.asked.CompareAndSwap(false, true) {
+				signs.Go(func() {
+					defer l.asked.Store(false)
+					c.sign(ctx, l)
+				})
+			}
 		}
 		peers := c.Peers()
 		c.flights.Range(func(k, _ any) bool {
@@ -94,6 +107,8 @@ func (c *Client) Watch(ctx context.Context) {
 			// One that has just come is in no list yet, and has the lease that it came with.
 			if i < 0 && time.Since(f.began) > f.to.Left || i >= 0 && peers[i].Left <= 0 {
 				f.cancel(ErrGone)
+			} else if f.life.silent() > SilentFor {
+				f.cancel(ErrSilent)
 			}
 			return true
 		})
@@ -101,7 +116,8 @@ func (c *Client) Watch(ctx context.Context) {
 }
 
 // Begin returns the context of a request to another host, and what ends it. The context is over when
-// that host loses its lease, with the cause ErrGone, or this one stops.
+// that host loses its lease, with the cause ErrGone, gives no sign of life, with the cause ErrSilent, or
+// this one stops.
 func (c *Client) Begin(ctx context.Context, to stile.Peer) (context.Context, func()) {
 	c.Count(Forwarded)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -109,10 +125,11 @@ func (c *Client) Begin(ctx context.Context, to stile.Peer) (context.Context, fun
 	if c.Leaving.Err() == nil { // else it is one of the last attempts
 		stop = context.AfterFunc(c.Leaving, func() { cancel(context.Cause(c.Leaving)) })
 	}
-	f := &flight{to: to, began: time.Now(), cancel: cancel}
+	f := &flight{to: to, life: c.lives.begin(to), began: time.Now(), cancel: cancel}
 	c.flights.Store(f, struct{}{})
-	return ctx, func() {
+	return context.WithValue(ctx, lifeKey{}, f.life), func() {
 		c.flights.Delete(f)
+		c.lives.end(f.life)
 		stop()
 		cancel(nil)
 	}
@@ -139,22 +156,25 @@ func (c *Client) Request(ctx context.Context, r *http.Request, body []byte, to s
 }
 
 // Send sends a request to another host. The error is ErrSlow when that host has not taken it in
-// time: it says so with an answer of its own before the one that counts.
+// time: it says so with an answer of its own before the one that counts. It is ErrSilent when the host has
+// taken it, and gives no sign of life.
 func (c *Client) Send(out *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(out.Context())
 	late := time.AfterFunc(TakeWait, func() { cancel(ErrSlow) })
-	taken := func(int, textproto.MIMEHeader) error { late.Stop(); return nil }
+	l := lifeIn(ctx)
+	taken := func(int, textproto.MIMEHeader) error { late.Stop(); l.hear(); return nil }
 	resp, err := c.Transport().RoundTrip(out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: taken})))
 	late.Stop()
 	if err != nil {
 		c.Count(Broken)
-		if errors.Is(context.Cause(ctx), ErrSlow) {
-			err = ErrSlow
+		if cause := context.Cause(ctx); errors.Is(cause, ErrSlow) || errors.Is(cause, ErrSilent) {
+			err = cause
 		}
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &ending{resp.Body, cancel}
+	l.hear()
+	resp.Body = &ending{resp.Body, l, cancel}
 	if _, ok := HasMoved(resp); ok {
 		c.Count(Misled)
 	}
@@ -164,7 +184,17 @@ func (c *Client) Send(out *http.Request) (*http.Response, error) {
 // ending is a body whose request ends with it.
 type ending struct {
 	io.ReadCloser
+	life   *life
 	cancel context.CancelCauseFunc
+}
+
+// Read implements io.Reader.
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if n > 0 {
+		e.life.hear()
+	}
+	return n, err
 }
 
 // Close implements io.Closer.

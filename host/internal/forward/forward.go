@@ -8,7 +8,7 @@
 //   - the code covers method, path, query, host, the length and digest of the body, every header that
 //     is passed on, who forwards, who shall answer, and when; a header that it does not cover is dropped;
 //   - a proof is good for one host, in one life of it, for a short time and once;
-//   - a request ends when the host that answers it loses its lease;
+//   - a request ends when the host that answers it loses its lease, or gives no sign of life;
 //   - the client sees one answer, and of a stream each event whole and once.
 package forward
 
