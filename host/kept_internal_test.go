@@ -180,7 +180,8 @@ func TestSessionsWhileWordsAreOnTheirWay(t *testing.T) {
 // not, also at one that was idle, and it is measured seldom.
 func TestJournalOfAllHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hosts := sharersOf(t, 3, Limits{JournalBytes: 8000})
+		const limit = 16_000
+		hosts := sharersOf(t, 3, Limits{JournalBytes: limit})
 		var disc atomic.Int64
 		measured := 0
 		write := func(i int, n int64) {
@@ -192,7 +193,7 @@ func TestJournalOfAllHosts(t *testing.T) {
 			if err := hosts[i].shares.hear(t.Context(), "acme"); err != nil {
 				t.Fatal(err)
 			}
-			n, err := hosts[i].meter.journal("acme", 8000, func() (int64, error) {
+			n, err := hosts[i].meter.journal("acme", limit, func() (int64, error) {
 				measured++
 				return disc.Load(), nil
 			})
@@ -247,7 +248,7 @@ func TestJournalOfAllHosts(t *testing.T) {
 		write(0, 100)
 		time.Sleep(time.Second)
 		all("behind a host that came back")
-		write(0, 10_000)
+		write(0, limit)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		all("after a run over the limit")
