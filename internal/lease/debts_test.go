@@ -63,14 +63,13 @@ func TestLooks(t *testing.T) {
 		}
 	}
 	l := &looks{t: t, now: time.Unix(1000, 0)}
-	for l.s.Owe("s"); ; {
+	l.s.Owe("s")
+	for last := time.Duration(0); last != lastPause; {
 		pause := l.next(at(1))
-		if pause == lastPause {
-			break
+		if pause > lastPause || pause <= last && last > 0 {
+			t.Fatalf("a pause of %v, and then one of %v", last, pause)
 		}
-		if pause > lastPause {
-			t.Fatalf("a pause of %v", pause)
-		}
+		last = pause
 	}
 	// One that stops again is looked at at once, and may be another host's in another place.
 	l.s.Owe("s")
@@ -152,14 +151,19 @@ func TestDoubt(t *testing.T) {
 	if !s.Looked("s", Look{Found: Idle}, at(10)) {
 		t.Fatal("the session is not given up")
 	}
+	if s.Claimed("s"); len(s.Leaving()) != 0 {
+		t.Error("a session that was claimed meanwhile leaves")
+	}
+	s.GiveUp("s")
+	s.GivenUp([]string{"s"})
+	s.Doubt("s", at(10))
+	s.Looks("s", at(10))
+	s.Looked("s", Look{Found: Idle}, at(10))
 	s.Unsure(s.Leaving(), at(20))
 	if mine, before := s.Wants("s"); mine || !before.Equal(at(20)) {
 		t.Errorf("it is claimed from %v on", before)
 	}
-	// A claim that is answered meanwhile counts.
-	if s.Claimed("s"); len(s.Leaving()) != 0 {
-		t.Error("a session that was claimed leaves")
-	}
+	s.Claimed("s")
 	// Of a host without a lease the database makes nothing.
 	s.Doubt("s", at(100))
 	s.Lost()

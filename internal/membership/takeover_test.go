@@ -107,6 +107,10 @@ func TestTakeOverPastWhatStays(t *testing.T) {
 			if sid := <-b.taken; sid[0] == 'k' {
 				known++
 			}
+			if time.Since(began) > time.Minute {
+				close(done)
+				t.Fatalf("%d of 3 sessions are taken up", known)
+			}
 		}
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("the last one is taken up after %v", took)
