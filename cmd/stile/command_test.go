@@ -51,6 +51,7 @@ func TestMistakes(t *testing.T) {
 		"unknown command":            {[]string{"sail"}, "", []string{`unknown command "sail"`, "stile --help"}},
 		"command of sessions":        {[]string{"export", "x"}, "", []string{`unknown command "export"`, "sessions"}},
 		"command of others":          {[]string{"init"}, "", []string{`unknown command "init"`, "tour"}},
+		"completion of no shell":     {[]string{"completion", "nope"}, "", []string{`unknown command "nope"`, "stile completion --help"}},
 		"unknown subcommand":         {[]string{"keys", "sail"}, "", []string{`unknown command "sail"`, "stile keys --help"}},
 		"unknown flag":               {[]string{"verify", "--deep"}, "", []string{"unknown flag: --deep", "stile verify --help"}},
 		"no manifest named":          {[]string{"run"}, "", []string{"arg(s)", "stile run --help"}},

@@ -110,6 +110,7 @@ func execute(ctx context.Context, args []string, c console) int {
 	a := &app{console: c}
 	root := a.root()
 	root.SetArgs(dashed(root, args))
+	strictCompletion(root)
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)

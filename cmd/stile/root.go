@@ -85,6 +85,17 @@ func (a *app) do(f func(ctx context.Context, args []string) error) func(*cobra.C
 	}
 }
 
+// strictCompletion has cobra's command completion refuse what is no shell, which cobra would
+// answer with the help and status 0.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args, cmd.RunE = known, group
+		}
+	}
+}
+
 // group is the body of a command that is only the name of its subcommands.
 func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
