@@ -16,10 +16,12 @@ import (
 // A session whose host has died goes on at one host, and the child that it waits for is another host's:
 // it waits until that one gives the child up, or the child's run has ended.
 func TestChildElsewhere(t *testing.T) {
-	w := begin(t, "a")
+	w := prepare(t)
 	if w == nil {
 		return
 	}
+	w.job.Boss = true
+	w.start("a")
 	until := func(what string, done func() bool) {
 		t.Helper()
 		for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {

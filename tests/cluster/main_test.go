@@ -71,6 +71,7 @@ type job struct {
 	Limits  host.Limits
 	Tokens  bool     // callers show tokens
 	Secrets []string // the first one signs; secret where there is none
+	Boss    bool     // there is an agent that has another one talk
 	Spread  bool     // sessions begin where there is less to do
 
 	Ahead    time.Duration   // of the wall clock of the others
@@ -168,8 +169,7 @@ func (j job) listen() (public, private net.Listener, err error) {
 	return public, private, err
 }
 
-// agents are those of every host: one that talks, one that has it talk, and one whose calls wait for
-// approval.
+// agents are those of every host: one that talks, and one whose calls wait for approval.
 func (j job) agents() ([]*stile.Agent, error) {
 	if j.Fleet {
 		return j.fleet(), nil
@@ -188,9 +188,12 @@ func (j job) agents() ([]*stile.Agent, error) {
 	buyer.Import.Tools = []string{"shop.pay"}
 	buyer.Approval.Tools = map[string]messages.GateAnswer{"shop.pay": messages.GateConfirm}
 	buyer.ContextFeeds = []manifest.Feed{{ID: "now", Source: manifest.FeedSource{Type: "internal", Action: "system_clock"}}}
-	boss, child := manifest.Default("cortex"), &stile.Agent{Manifest: talker, Model: asking{j, "talker"}}
-	boss.Name, boss.Import.Agents = "boss", []string{talker.Name}
-	all := []*stile.Agent{child, {Manifest: boss, Model: asking{j, "boss"}, Agents: []*stile.Agent{child}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}
+	all := []*stile.Agent{{Manifest: talker, Model: asking{j, "talker"}}, {Manifest: buyer, Tools: []stile.Tool{pay}, Model: asking{j, "buyer"}}}
+	if j.Boss {
+		boss := manifest.Default("cortex")
+		boss.Name, boss.Import.Agents = "boss", []string{talker.Name}
+		all = append(all, &stile.Agent{Manifest: boss, Model: asking{j, "boss"}, Agents: all[:1:1]})
+	}
 	for _, wait := range j.Waits {
 		man := *buyer
 		man.Name, man.Approval.Wait = waiting(wait), wait
