@@ -198,7 +198,7 @@ type transaction struct {
 	wait  time.Duration // for locked rows; 0 is the connection's setting
 
 	begun bool
-	xid   string // of this transaction, once a row was written
+	xid   string // of this transaction, once a chain has passed the fence
 	sent  bool   // COMMIT may have reached the server
 	local bool   // the server committed without waiting for a standby
 }
@@ -215,7 +215,7 @@ const (
 			$8::bigint[], $9::bigint[], $10::boolean[], $11::bigint[], $12::boolean[], $13::bigint[])
 			AS n (id, at, prev, claim, seq, hash, epoch, run, turn, open, queued, closed, wake)
 		WHERE h.id = n.id AND h.seq = n.at AND h.hash = n.prev AND h.epoch <= n.claim
-		RETURNING h.id`
+		RETURNING h.id, pg_current_xact_id()::text`
 	// Inserting a new row is a comparison too: SID and incarnation must be free.
 	sqlRetire = "UPDATE heads SET live = false WHERE sid = ANY($1) AND live AND closed"
 	sqlCreate = `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed, wake)
@@ -223,8 +223,7 @@ const (
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
 			$8::boolean[], $9::bigint[], $10::boolean[], $11::bigint[]) WITH ORDINALITY
 			AS n (inc, sid, seq, hash, epoch, run, turn, open, queued, closed, wake, place)
-		ORDER BY place ON CONFLICT DO NOTHING RETURNING id, inc`
-	sqlXID = "SELECT pg_current_xact_id()::text"
+		ORDER BY place ON CONFLICT DO NOTHING RETURNING id, inc, pg_current_xact_id()::text`
 
 	sqlRecords = `INSERT INTO records (session, seq, epoch, run, turn, type, ts, salt, body, hash, kid, sig)
 		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
@@ -356,7 +355,7 @@ func (t *transaction) fence() (losers int, err error) {
 			Query(func(rows pgx.Rows) error {
 				for rows.Next() {
 					var id int64
-					if err := rows.Scan(&id); err != nil {
+					if err := rows.Scan(&id, &t.xid); err != nil {
 						return err
 					}
 					if c := byID[id]; c != nil {
@@ -381,7 +380,7 @@ func (t *transaction) fence() (losers int, err error) {
 				for rows.Next() {
 					var id int64
 					var inc messages.Incarnation
-					if err := rows.Scan(&id, &inc); err != nil {
+					if err := rows.Scan(&id, &inc, &t.xid); err != nil {
 						return err
 					}
 					if c := byInc[inc]; c != nil {
@@ -391,9 +390,6 @@ func (t *transaction) fence() (losers int, err error) {
 				}
 				return rows.Err()
 			})
-	}
-	if t.xid == "" {
-		b.Queue(sqlXID).QueryRow(func(r pgx.Row) error { return r.Scan(&t.xid) })
 	}
 	if err := t.send(b); err != nil {
 		return 0, err
