@@ -70,7 +70,9 @@ func (c *cluster) door() http.Handler {
 			return
 		}
 		if !isSocket(r) { // its answer comes at once
-			w.WriteHeader(http.StatusProcessing)
+			t := newTaken(w)
+			defer t.end()
+			w = t
 		}
 		_, pattern := c.s.mux.Handler(r)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyOf(pattern)))
@@ -79,6 +81,7 @@ func (c *cluster) door() http.Handler {
 			forged(err)
 			return
 		case err != nil:
+			w.Header().Set("Connection", "close") // what is left of it is not read
 			write(w, tooLarge(pattern))
 			return
 		}

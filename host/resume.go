@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed14be6753/stile/host/internal/forward"
 )
@@ -19,6 +20,9 @@ import (
 
 // opens reports whether the stream that answers the request begins with a line of its own.
 func (t *proxy) opens() bool { return t.pattern == submitPattern || following(t.r, t.pattern) }
+
+// rooms are buffers for answers under way.
+var rooms = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // copied passes an answer on.
 func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
@@ -46,7 +50,9 @@ func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 			return settled
 		}
 	}
-	buf := make([]byte, 16<<10)
+	room := rooms.Get().(*[16 << 10]byte)
+	defer rooms.Put(room)
+	buf := room[:]
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {

@@ -56,9 +56,12 @@ type Client struct {
 
 	once      sync.Once
 	transport *http.Transport
-	flights   sync.Map // *flight: requests that another host answers
 	lives     lives
 	dial      func(ctx context.Context, network, address string) (net.Conn, error) // of tests
+
+	mu      sync.Mutex
+	flights map[*flight]struct{} // requests that another host answers
+	some    chan struct{}        // capacity 1: there are flights again; made by Watch
 }
 
 // flight is a request that another host answers.
@@ -82,37 +85,56 @@ func (c *Client) Transport() *http.Transport {
 // Watch cancels requests to hosts that have lost their lease, or give no sign of life, until ctx is
 // over: a host that is frozen or cut off closes no connection.
 func (c *Client) Watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
+	some := make(chan struct{}, 1)
+	c.mu.Lock()
+	c.some = some
+	c.mu.Unlock()
+	tick := time.NewTimer(watchEvery)
 	defer tick.Stop()
 	var signs sync.WaitGroup
 	defer signs.Wait()
 	for {
 		select {
 		case <-tick.C:
+			if !c.look() {
+				continue
+			}
+			tick.Reset(watchEvery)
+			for _, l := range c.lives.all() {
+				if l.silent() > SignEvery && l.asked.CompareAndSwap(false, true) {
+					signs.Go(func() {
+						defer l.asked.Store(false)
+						c.sign(ctx, l)
+					})
+				}
+			}
+		case <-some: // a host with nothing to do does not wake up for it
+			tick.Reset(watchEvery)
 		case <-ctx.Done():
 			return
 		}
-		for _, l := range c.lives.all() {
-			if l.silent() > SignEvery && l.asked.CompareAndSwap(false, true) {
-				signs.Go(func() {
-					defer l.asked.Store(false)
-					c.sign(ctx, l)
-				})
-			}
-		}
-		peers := c.Peers()
-		c.flights.Range(func(k, _ any) bool {
-			f := k.(*flight)
-			i := slices.IndexFunc(peers, func(p stile.Peer) bool { return p.ID == f.to.ID })
-			// One that has just come is in no list yet, and has the lease that it came with.
-			if i < 0 && time.Since(f.began) > f.to.Left || i >= 0 && peers[i].Left <= 0 {
-				f.cancel(ErrGone)
-			} else if f.life.silent() > SilentFor {
-				f.cancel(ErrSilent)
-			}
-			return true
-		})
 	}
+}
+
+// look cancels requests to hosts that have lost their lease or are silent, and reports whether there are any
+// requests.
+func (c *Client) look() (some bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.flights) == 0 {
+		return false
+	}
+	peers := c.Peers()
+	for f := range c.flights {
+		i := slices.IndexFunc(peers, func(p stile.Peer) bool { return p.ID == f.to.ID })
+		// One that has just come is in no list yet, and has the lease that it came with.
+		if i < 0 && time.Since(f.began) > f.to.Left || i >= 0 && peers[i].Left <= 0 {
+			f.cancel(ErrGone)
+		} else if f.life.silent() > SilentFor {
+			f.cancel(ErrSilent)
+		}
+	}
+	return true
 }
 
 // Begin returns the context of a request to another host, and what ends it. The context is over when
@@ -126,12 +148,30 @@ func (c *Client) Begin(ctx context.Context, to stile.Peer) (context.Context, fun
 		stop = context.AfterFunc(c.Leaving, func() { cancel(context.Cause(c.Leaving)) })
 	}
 	f := &flight{to: to, life: c.lives.begin(to), began: time.Now(), cancel: cancel}
-	c.flights.Store(f, struct{}{})
+	c.fly(f)
 	return context.WithValue(ctx, lifeKey{}, f.life), func() {
-		c.flights.Delete(f)
+		c.mu.Lock()
+		delete(c.flights, f)
+		c.mu.Unlock()
 		c.lives.end(f.life)
 		stop()
 		cancel(nil)
+	}
+}
+
+// fly adds a flight, and wakes Watch for the first one.
+func (c *Client) fly(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flights == nil {
+		c.flights = map[*flight]struct{}{}
+	}
+	c.flights[f] = struct{}{}
+	if len(c.flights) == 1 {
+		select {
+		case c.some <- struct{}{}:
+		default: // Watch looks anyway
+		}
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed14be6753/stile"
@@ -47,4 +50,43 @@ func TestRequestArrives(t *testing.T) {
 			t.Errorf("%s: the body is %q, %v", one.name, b, err)
 		}
 	}
+}
+
+// A request ends when its host loses its lease, also the first one after a time without any, in which
+// a client looks at nothing.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		var gone atomic.Bool
+		c := &Client{Leaving: t.Context(), Count: func(Event) {}, Peers: func() []stile.Peer {
+			looks.Add(1)
+			if gone.Load() {
+				return []stile.Peer{{ID: "a"}}
+			}
+			return []stile.Peer{{ID: "a", Left: time.Second}}
+		}}
+		go c.Watch(t.Context())
+		for range 3 {
+			time.Sleep(time.Minute)
+			if n := looks.Swap(0); n != 0 {
+				t.Errorf("it looked %d times without a request", n)
+			}
+			gone.Store(false)
+			one, end := c.Begin(t.Context(), stile.Peer{ID: "a", Left: time.Second})
+			two, also := c.Begin(t.Context(), stile.Peer{ID: "b", Left: 600 * time.Millisecond})
+			time.Sleep(500 * time.Millisecond)
+			if one.Err() != nil || two.Err() != nil {
+				t.Errorf("%v, %v: the hosts live", context.Cause(one), context.Cause(two))
+			}
+			gone.Store(true)
+			time.Sleep(4 * watchEvery)
+			if !errors.Is(context.Cause(one), ErrGone) || !errors.Is(context.Cause(two), ErrGone) {
+				t.Errorf("%v, %v: the hosts are gone", context.Cause(one), context.Cause(two))
+			}
+			end()
+			also()
+			time.Sleep(2 * watchEvery) // it sees that there are none
+			looks.Store(0)
+		}
+	})
 }

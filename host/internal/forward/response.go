@@ -155,20 +155,29 @@ var ErrLong = errors.New("forward: an event without an end")
 // Whole takes what came, and returns the events that are whole by now. What it returns is good
 // until the next call.
 func (e *Events) Whole(p []byte) ([]byte, error) {
-	e.rest = append(e.rest, p...)
-	end := strings.LastIndex(string(e.rest), "\n\n") + 2
-	if end < 2 {
-		if len(e.rest) > maxEvent {
+	all := p
+	if len(e.rest) > 0 {
+		all = append(e.rest, p...)
+	}
+	end := bytes.LastIndex(all, endOfEvent) + len(endOfEvent)
+	if end < len(endOfEvent) {
+		if len(all) > maxEvent {
 			return nil, ErrLong
 		}
+		e.rest = append(e.rest, p...)
 		return nil, nil
 	}
-	whole := e.rest[:end:end]
-	e.rest = append([]byte(nil), e.rest[end:]...)
-	for line := range strings.SplitSeq(string(whole), "\n") {
-		if id, ok := strings.CutPrefix(line, "id: "); ok {
-			e.Last = id
-		}
+	whole := all[:end:end]
+	e.rest = bytes.Clone(all[end:])
+	// Data is one line, so a line's end in it is followed by the next line. whole ends with one.
+	id, some := bytes.CutPrefix(whole, idLine[1:])
+	if i := bytes.LastIndex(whole, idLine); i >= 0 {
+		id, some = whole[i+len(idLine):], true
+	}
+	if some {
+		e.Last = string(id[:bytes.IndexByte(id, '\n')])
 	}
 	return whole, nil
 }
+
+var endOfEvent, idLine = []byte("\n\n"), []byte("\nid: ")
