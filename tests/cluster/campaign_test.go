@@ -211,8 +211,9 @@ const askFor = 90 * time.Second
 // insist asks until there is an answer of the session.
 func (c *campaign) insist(what, method, path, body, key string) *outcome {
 	var a *outcome
-	for until := time.Now().Add(askFor); c.ctx.Err() == nil; {
+	for until, again := time.Now().Add(askFor), false; c.ctx.Err() == nil; again = true {
 		a = c.request(method, path, body, key)
+		a.again = again
 		c.count(what + ": " + outcomeOf(a))
 		if a.plain() {
 			return a
@@ -259,6 +260,9 @@ func (c *campaign) submit(l *testSession, client int, r *rand.Rand) {
 		in.Code = messages.Code(a.refusal().Code)
 		if in.Code != messages.ErrBusy {
 			c.witness.fault("submit to %s: %v", l.id, a)
+		}
+		if a.again { // an attempt before, without an answer, may get to its host late, and be accepted there
+			l.record(history.Operation{Client: client, Asked: asked, Submit: &history.Submit{Text: in.Text, Key: in.Key, Policy: in.Policy}})
 		}
 	}
 	l.record(history.Operation{Client: client, Asked: asked, Answered: c.ticks.Add(1), Submit: &in})

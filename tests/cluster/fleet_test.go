@@ -367,6 +367,7 @@ type outcome struct {
 	status int
 	body   []byte
 	err    error
+	again  bool // an attempt before had no answer
 }
 
 // refusal is a problem document.
