@@ -111,6 +111,11 @@ func TestSessionsOfAllHosts(t *testing.T) {
 			fill()
 			s.exist.Store(0)
 			time.Sleep(time.Second)
+			if !s.begin(0, false) { // its place is used up, and the host does nothing more
+				t.Error("no session exists, and none begins")
+			}
+			s.exist.Store(0)
+			time.Sleep(time.Second)
 			for n := range most { // one host may have all
 				if !s.begin(2, false) {
 					t.Errorf("session %d of %d at one host is refused, and the others begin none", n+1, most)
@@ -255,7 +260,8 @@ func TestJournalOfAllHosts(t *testing.T) {
 		disc.Store(1000)
 		time.Sleep(recount)
 		all("when sessions were deleted")
-		time.Sleep(time.Hour) // it is another day
+		write(0, 200) // of which idle hosts hear nothing on that day
+		time.Sleep(time.Hour)
 		write(2, 300)
 		time.Sleep(time.Second)
 		all("on the next day")
