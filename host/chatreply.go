@@ -224,7 +224,7 @@ func (s *Server) wholeReply(ctx context.Context, w http.ResponseWriter, r *http.
 
 // movesOn reports whether another host goes on with a stream that ends early, and sees to that.
 func movesOn(ctx context.Context, r *http.Request, err error) bool {
-	moves := redirectOf(ctx)
+	moves := misdirectedOf(ctx)
 	if moves == nil || lost(ctx) != nil || r.Context().Err() != nil || !problemOf(err).goesElsewhere() {
 		return false
 	}

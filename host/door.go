@@ -95,18 +95,18 @@ func (c *cluster) door() http.Handler {
 	})
 }
 
-// redirect is what a handler reports of a request that another host has to answer.
-type redirect struct {
+// misdirected is what a handler reports of a request that another host has to answer.
+type misdirected struct {
 	moved  bool   // the session is not here; nothing was done
 	sid    string // that session, where it is known
 	cut    bool   // the stream of events ended before its end
 	erased int    // sessions of the user, before it came to that one
 }
 
-type redirectKey struct{}
+type misdirectedKey struct{}
 
-func redirectOf(ctx context.Context) *redirect {
-	d, _ := ctx.Value(redirectKey{}).(*redirect)
+func misdirectedOf(ctx context.Context) *misdirected {
+	d, _ := ctx.Value(misdirectedKey{}).(*misdirected)
 	return d
 }
 

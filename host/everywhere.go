@@ -65,8 +65,8 @@ func (c *cluster) unasked(done map[string]bool) (stile.Peer, bool) {
 // whether nothing is left; else the answer is given.
 func (e *erasing) here() bool {
 	for until := time.Now().Add(forwardPatience); ; {
-		d, answer := &redirect{}, &forward.Recorder{Head: e.w.Header().Clone()}
-		e.next.ServeHTTP(answer, e.r.WithContext(context.WithValue(e.r.Context(), redirectKey{}, d)))
+		d, answer := &misdirected{}, &forward.Recorder{Head: e.w.Header().Clone()}
+		e.next.ServeHTTP(answer, e.r.WithContext(context.WithValue(e.r.Context(), misdirectedKey{}, d)))
 		if !d.moved {
 			return e.takes(answer)
 		}

@@ -90,7 +90,7 @@ func (s *Server) lifecycleRoutes() {
 			err = tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, strconv.Itoa(len(names))+" sessions are erased, and there are more: ask again", time.Second)
 		}
 		if err != nil {
-			if d := redirectOf(ctx); d != nil {
+			if d := misdirectedOf(ctx); d != nil {
 				d.erased = len(names)
 			}
 			return nil, err

@@ -50,19 +50,19 @@ type proxy struct {
 	body    []byte
 	next    http.Handler
 	pattern string
-	sid     string    // "" for a request whose path names no session
-	asks    bool      // who runs the session, before anything else
-	cut     bool      // the stream has ended, and it is not known where it goes on
-	resumed bool      // r is the one by which a stream goes on
-	slow    string    // which host has not taken it
-	away    string    // which host could not be reached
-	placed  bool      // it was looked where its session begins
-	named   bool      // the client names the session that it begins
-	wants   string    // what this host wants by it
-	leaves  bool      // the host that runs the session gives it up behind its turn
-	guessed bool      // a guess of who runs the session was tried
-	splice  *splice   // of an answer for a client of OpenAI; or nil
-	found   *redirect // of the last attempt here
+	sid     string       // "" for a request whose path names no session
+	asks    bool         // who runs the session, before anything else
+	cut     bool         // the stream has ended, and it is not known where it goes on
+	resumed bool         // r is the one by which a stream goes on
+	slow    string       // which host has not taken it
+	away    string       // which host could not be reached
+	placed  bool         // it was looked where its session begins
+	named   bool         // the client names the session that it begins
+	wants   string       // what this host wants by it
+	leaves  bool         // the host that runs the session gives it up behind its turn
+	guessed bool         // a guess of who runs the session was tried
+	splice  *splice      // of an answer for a client of OpenAI; or nil
+	found   *misdirected // of the last attempt here
 }
 
 // outcome is what came of an attempt.
@@ -89,16 +89,11 @@ func (t *proxy) serve() {
 		switch {
 		case out == settled:
 			return
-		case in && t.w.Begun(): // the host that forwarded it goes on from here
-			panic(http.ErrAbortHandler)
 		case in:
-			forward.Refuse(t.w, t.found.erased)
-			return
-		case out == unknown && t.slow != "":
-			t.refuse(t.slow + ": look what came of it, and ask again")
+			t.back()
 			return
 		case out == unknown:
-			t.refuse("the host that ran the session went away in the middle of the request: look what came of it, and ask again")
+			t.refuse(cmp.Or(t.slow, "the host that ran the session went away in the middle of the request") + ": look what came of it, and ask again")
 			return
 		case out == cutOff && !t.w.Streams():
 			panic(http.ErrAbortHandler)
@@ -130,6 +125,14 @@ func (t *proxy) serve() {
 			leaving, until = nil, time.Now().Add(lastAttempts) // what held it here has ended
 		}
 	}
+}
+
+// back gives the request back to the host that forwarded it, which goes on from here.
+func (t *proxy) back() {
+	if t.w.Begun() {
+		panic(http.ErrAbortHandler)
+	}
+	forward.Refuse(t.w, t.found.erased)
 }
 
 // waits tells how long a request waits for its next attempt, and whether there is one: up to a
@@ -242,8 +245,8 @@ func (t *proxy) other() (stile.Peer, bool) {
 
 // locally has this host answer.
 func (t *proxy) locally() outcome {
-	d := &redirect{}
-	r := t.r.WithContext(context.WithValue(t.r.Context(), redirectKey{}, d))
+	d := &misdirected{}
+	r := t.r.WithContext(context.WithValue(t.r.Context(), misdirectedKey{}, d))
 	r.Body = io.NopCloser(bytes.NewReader(t.body))
 	t.found = d
 	t.w.Attempt(func() bool { return d.moved })

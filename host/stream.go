@@ -129,7 +129,7 @@ func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 // error that ended it, if it was not the client's going.
 func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, all telling) error {
 	defer out.flush()
-	moves := redirectOf(ctx)
+	moves := misdirectedOf(ctx)
 	for e, err := range all(stile.OnWait(ctx, out.flush)) {
 		no := lost(ctx)
 		if no != nil {

@@ -73,7 +73,7 @@ func (s *Server) tell(r *http.Request, method, route string, status int, out *ti
 
 // refused counts a refusal, and notes it in the request's trail.
 func (s *Server) refused(ctx context.Context, p *problem) {
-	if d := redirectOf(ctx); d != nil && (p.goesElsewhere() || p.fullFor(forwardedFor(ctx))) {
+	if d := misdirectedOf(ctx); d != nil && (p.goesElsewhere() || p.fullFor(forwardedFor(ctx))) {
 		d.moved, d.sid = true, p.elsewhere
 		return
 	}
