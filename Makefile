@@ -71,8 +71,8 @@ GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNFLAGS  ?=
 
-# Every package is compiled and tested once, with the race detector, and make check finds
-# the results of make test in the cache. make test leaves out the vendors' SDKs (-tags
+# Every package is compiled and tested once, with the race detector but for the pure cores, and
+# make check finds the results of make test in the cache. make test leaves out the vendors' SDKs (-tags
 # lite). What is run as a command is compiled without cgo
 # and without the vendors' SDKs, here and in the tests that build it.
 RACE       ?= $(if $(shell command -v gcc),-race)
@@ -82,6 +82,9 @@ LITE        = $(PLAIN) run -tags lite ./cmd/stile
 # failures and damaged bits, simulated worlds, mutated vectors, the console in a browser.
 # make long has them.
 LONG        = ./tests/cluster ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
+# Pure cores start no goroutine (tests/imports_test.go), so that the race detector finds nothing
+# in them, and would make them take six times as long.
+PURE        = ./parse/... ./internal/turn/... ./internal/plan ./internal/transform ./internal/prompt ./internal/neuroscript/... ./internal/expr/... ./crypto/token
 # What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
 VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
 # Of these packages make long runs the tests of files that make test leaves out, or runs
@@ -91,6 +94,7 @@ CLIENTTESTS = $(shell grep -lE '^//go:build.*!lite|:= installed|"node"|STILE_TES
                 xargs grep -hoE '^func (Test|Example)[A-Za-z0-9_]*' | cut -c6- | grep -v '^TestMain$$' | sort -u | paste -sd '|')
 # make lint has all of vet, so go test need not run a part of it. A package has more than
 # its ten minutes: on a machine that is busy with other things the slowest took them all.
+PURETEST    = $(PLAIN) test -p $(PACKAGES) -vet=off -timeout 20m -tags lite
 GOTEST      = $(GO) test -p $(PACKAGES) -vet=off -timeout 20m $(RACE)
 # How many packages are tested at once: one more than there are processors, since some tests wait.
 PACKAGES   ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
@@ -106,8 +110,9 @@ run:
 test: mcp-servers node-packages race
 
 race: allocs
-	@set -e; mkdir -p $(dir $(LINTER)); pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG) $(VENDORS))")"; \
-	echo "$(GOTEST) -tags lite $(PKGS), without $(LONG) $(VENDORS)"; $(GOTEST) -tags lite $$pkgs
+	@set -e; mkdir -p $(dir $(LINTER)); pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG) $(VENDORS) $(PURE))")"; \
+	echo "$(GOTEST) -tags lite $(PKGS), without $(LONG) $(VENDORS) $(PURE)"; $(GOTEST) -tags lite $$pkgs
+	$(PURETEST) $(PURE)
 	cd examples/dialect && $(GOTEST) ./...
 
 # What allocates is counted without the detector, which allocates itself.
