@@ -179,3 +179,24 @@ func read(t *testing.T, stream []byte) (events []string, text, failed string) {
 	}
 	return events, text, failed
 }
+
+// A later host that ends its answer before it has said all that was sent has another text.
+func TestSpliceShorter(t *testing.T) {
+	a := &answers{rnd: rand.New(rand.NewPCG(1, 1)), inc: messages.Incarnation(uuid.New())}
+	s := newSplice(chatPattern, nil)
+	for _, event := range a.chat("The quick brown fox", time.Unix(1000, 0)) {
+		if !bytes.Contains(event, []byte("finish_reason\":\"stop")) {
+			s.edit(event)
+			continue
+		}
+		break
+	}
+	s.again()
+	var got []byte
+	for _, event := range a.chat("The quick", time.Unix(2000, 0)) {
+		got = append(got, s.edit(event)...)
+	}
+	if !s.over || !bytes.Contains(got, []byte(said.TakenBack().Detail)) {
+		t.Errorf("the stream goes on with %s", got)
+	}
+}

@@ -37,7 +37,7 @@ func TestSpreadChooses(t *testing.T) {
 	}
 	s = newSpread(lease)
 	s.avoid("b", now)
-	if to, ok := s.choose(two, true, now); ok {
+	if to, ok := s.choose(two, true, now.Add(lease/2)); ok {
 		t.Errorf("%+v has just not answered", to)
 	}
 	later := now.Add(lease + 1)
