@@ -87,7 +87,7 @@ func (x *script) commits(open bool) {
 
 // A host loses its lease with two batches of a session on the way: the first ends its run, the second
 // begins another. The host that has taken the session over is refused between the two, looks, finds
-// nothing to do, and has the session without running it. Whoever of the two comes first, the session
+// nothing to do, and has the session without running it. Whichever of the two comes first, the session
 // goes on by itself.
 func TestBatchesThatComeLate(t *testing.T) {
 	for _, told := range []bool{false, true} { // whether the first host asks while the other still has the session

@@ -15,10 +15,11 @@ type Heard struct {
 	Response *Response `json:"response"` // of events that say how the response stands
 }
 
-// Hear reads the data of an event. ok is false when it is none of a response.
+// Hear reads the data of an event. ok is false when the event is not one of a response, or ends one
+// without saying how the response stands.
 func Hear(data []byte) (h Heard, ok bool) {
 	err := json.Unmarshal(data, &h)
-	return h, err == nil && h.Type != ""
+	return h, err == nil && h.Type != "" && (h.Step() != Ended || h.Response != nil)
 }
 
 // Step is what an event is to a stream that another host goes on with.
@@ -33,7 +34,7 @@ const (
 	Failed
 )
 
-// Step tells what an event is.
+// Step returns the step that the event is.
 func (h *Heard) Step() Step {
 	switch h.Type {
 	case "response.output_text.delta":
