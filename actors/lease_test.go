@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -336,9 +337,7 @@ func TestStoppedInTheMiddle(t *testing.T) {
 		settle()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if len(l.owed) != 1 || l.owed[0] != key.SID() {
-			t.Errorf("looked at again are %v", l.owed)
-		}
+		onlyOwed(t, l.owed)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -349,10 +348,17 @@ func TestStoppedInTheMiddle(t *testing.T) {
 		settle()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if len(l.owed) != 1 || l.owed[0] != key.SID() {
-			t.Errorf("looked at again are %v", l.owed)
-		}
+		onlyOwed(t, l.owed)
 	})
+}
+
+// onlyOwed wants that session and no other. It is there more than once where a request reached an
+// activation that was stopping already: that request is passed on to the next one, which fails too.
+func onlyOwed(t *testing.T, owed []string) {
+	t.Helper()
+	if sids := slices.Compact(slices.Clone(owed)); len(sids) != 1 || sids[0] != key.SID() {
+		t.Errorf("looked at again are %v", owed)
+	}
 }
 
 // denying is a store that takes nothing.
