@@ -57,8 +57,8 @@ func accessLog(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// probes are asked by machines every few seconds: their lines would hide the others.
-var probes = []string{"/healthz", "/readyz", "/metrics"}
+// probes are the operations that machines ask every few seconds: their lines would hide the others.
+var probes = []string{"healthz", "readyz", "metrics"}
 
 // tell logs a request that is over. Its path is not told: it holds ids that clients choose.
 func (s *Server) tell(r *http.Request, method, route string, status int, out *timed) {
