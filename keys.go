@@ -32,9 +32,9 @@ func (rt *Runtime) openKeys(ctx context.Context) (*keyring.Ring, error) {
 	if rt.cfg.Store == nil {
 		signed = rt.store
 	}
-	rt.keyFile = filepath.Join(rt.cfg.Dir, KeyFile)
+	rt.keyFile, rt.sealer = filepath.Join(rt.cfg.Dir, KeyFile), keyring.NewSealer(rt.cfg.Passphrase)
 	rt.keysSeen, _ = os.Stat(rt.keyFile) // none before the first start
-	return keyfile.Open(ctx, signed, rt.cfg.Dir, rt.cfg.Passphrase, rt.cfg.Rand, rt.cfg.Now())
+	return keyfile.Open(ctx, signed, rt.cfg.Dir, rt.sealer, rt.cfg.Rand, rt.cfg.Now())
 }
 
 // GenerateKeys makes a ring with a token key, a fallback signer and a receipt key. Of cfg,
@@ -47,14 +47,14 @@ func GenerateKeys(cfg Config) (*keyring.Ring, error) {
 // ReadKeys reads a key file. A missing one is fs.ErrNotExist; a wrong passphrase
 // or a damaged file is ERR_CONFIG naming the place.
 func ReadKeys(path string, passphrase []byte) (*keyring.Ring, error) {
-	return keyfile.Read(path, passphrase)
+	return keyfile.Read(path, keyring.NewSealer(passphrase))
 }
 
 // WriteKeys writes a key file with mode 0600, sealed when cfg has a passphrase.
 // The old file is replaced in one step: a crash leaves one or the other.
 func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 	cfg = cfg.withDefaults()
-	return keyfile.Write(path, ring, cfg.Passphrase, cfg.Rand)
+	return keyfile.Write(path, ring, keyring.NewSealer(cfg.Passphrase), cfg.Rand)
 }
 
 // PublicKeys returns the public keys of this host and, in a cluster, those of the other hosts.
@@ -104,7 +104,7 @@ func (rt *Runtime) keepKeys(ctx context.Context, store journal.Store) error {
 		return err
 	}
 	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
-		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, ReadOnly: rt.cfg.ReadOnly, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"), Sharing: sharing,
+		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Sealer: rt.sealer, Store: rt.store, ReadOnly: rt.cfg.ReadOnly, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"), Sharing: sharing,
 	})
 	if err == nil {
 		rt.keeper.Retain((&Agent{Dialect: "aeiou"}).Retention())

@@ -199,6 +199,7 @@ type Runtime struct {
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone
 	keysSeen os.FileInfo // of the key file, from before it was read
+	sealer   *keyring.Sealer
 	keeper   *keyfile.Keeper
 	metrics  *telemetry.Metrics
 	observer *telemetry.Observer

@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/crypto/chacha20poly1305"
-	"golang.org/x/crypto/scrypt"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -37,19 +36,6 @@ const fileFormat = "stile-keys/1"
 
 // MaxFileBytes bounds a key file: MaxKeys records of 400 bytes, sealed.
 const MaxFileBytes = 4 << 20
-
-// Cost of the passphrase: scrypt with N = 2^16, r = 8, p = 2 takes 64 MiB and a
-// few hundred milliseconds. A file may name other costs, up to 256 MiB and twice
-// that work for each of at most 4 passes, so that a hostile one cannot take the
-// host's memory.
-const (
-	defaultLogN = 16
-	maxLogN     = 18
-	blockSize   = 8 // r
-	defaultPar  = 2 // p
-	maxPar      = 4
-	saltBytes   = 16
-)
 
 // Details of ERR_CONFIG about key files.
 const (
@@ -99,38 +85,9 @@ const (
 	boxCipher = "XChaCha20-Poly1305"
 )
 
-// Marshal returns the key file of a ring. With a passphrase it is sealed, and random
-// gives 40 bytes of salt and nonce; with a nil passphrase it is open and random is
-// not read. An empty passphrase that is not nil is refused: it is a mistake
-// somewhere. The file holds every private half that is in memory, and only the
-// public half of a key that is held elsewhere.
+// Marshal returns the key file of a ring, as a new [Sealer] does.
 func Marshal(r *Ring, passphrase []byte, random io.Reader) ([]byte, error) {
-	return marshal(r, passphrase, random, defaultLogN, defaultPar)
-}
-
-func marshal(r *Ring, passphrase []byte, random io.Reader, logN, par int) ([]byte, error) {
-	open, err := openDocument(r.Set())
-	if err != nil || passphrase == nil {
-		return open, err
-	}
-	defer clear(open)
-	if len(passphrase) == 0 {
-		return nil, fileError(FilePass, "the passphrase is empty")
-	}
-	var fresh [saltBytes + chacha20poly1305.NonceSizeX]byte
-	if _, err := io.ReadFull(random, fresh[:]); err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Reason: "RANDOM", Detail: "no randomness to seal the key file", Cause: err}
-	}
-	b := &sealedBox{
-		KDF: boxKDF, LogN: logN, P: par, Salt: encode(fresh[:saltBytes]),
-		Cipher: boxCipher, Nonce: encode(fresh[saltBytes:]),
-	}
-	aead, err := b.open(passphrase, fresh[:saltBytes])
-	if err != nil {
-		return nil, err
-	}
-	b.Box = encode(aead.Seal(nil, fresh[saltBytes:], open, b.associated()))
-	return json.Marshal(keyDocument{Format: fileFormat, Sealed: b})
+	return NewSealer(passphrase).Marshal(r, random)
 }
 
 // openDocument returns the open form of a set.
@@ -168,39 +125,9 @@ func (d keyDocument) sum() (string, error) {
 	return hex.EncodeToString(h[:]), nil
 }
 
-// Parse reads a key file. passphrase must be there exactly when the file is
-// sealed: an open file in the place of a sealed one is refused. Every error is
-// ERR_CONFIG with one of the KEYFILE_ details or KEY, and names the member and,
-// where there is one, the byte offset; none quotes the file. Deriving the key takes
-// at most 256 MiB.
+// Parse reads a key file, as a new [Sealer] does.
 func Parse(b []byte, passphrase []byte) (*Ring, error) {
-	d, err := decodeDocument(b)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case d.Sealed == nil && passphrase != nil:
-		return nil, fileError(FileOpen, "a passphrase was given, and the file is not sealed")
-	case d.Sealed == nil:
-		return d.ring()
-	case d.Keys != nil || d.Sum != "":
-		return nil, fileError(FileSyntax, "a sealed file holds nothing else")
-	case len(passphrase) == 0:
-		return nil, fileError(FileSealed, "the file is sealed, and no passphrase was given")
-	}
-	open, err := d.Sealed.unseal(passphrase)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(open)
-	inner, err := decodeDocument(open)
-	if err != nil {
-		return nil, err
-	}
-	if inner.Sealed != nil {
-		return nil, fileError(FileSyntax, "a sealed file inside a sealed file")
-	}
-	return inner.ring()
+	return NewSealer(passphrase).Parse(b)
 }
 
 // decodeDocument reads a document strictly: UTF-8, no repeated or unknown
@@ -275,33 +202,13 @@ func (r *keyRecord) key() (*Key, error) {
 	return k, nil
 }
 
-// aead is what seals and opens a box.
-type aead interface {
-	Seal(dst, nonce, plaintext, associated []byte) []byte
-	Open(dst, nonce, ciphertext, associated []byte) ([]byte, error)
-}
-
-// open derives the box's cipher from the passphrase.
-func (b *sealedBox) open(passphrase, salt []byte) (aead, error) {
-	key, err := scrypt.Key(passphrase, salt, 1<<b.LogN, blockSize, b.P, chacha20poly1305.KeySize)
-	if err != nil {
-		return nil, fileError(FileCost, "the passphrase's cost is not one scrypt takes")
-	}
-	defer clear(key)
-	cipher, err := chacha20poly1305.NewX(key)
-	if err != nil {
-		return nil, fileError(FileCost, "the derived key does not fit")
-	}
-	return cipher, nil
-}
-
 // associated returns what is sealed along: everything but the box.
 func (b *sealedBox) associated() []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%s\n%s\n%s", fileFormat, b.KDF, b.LogN, b.P, b.Salt, b.Cipher, b.Nonce)
 }
 
 // unseal checks the box's own members before it spends anything on them.
-func (b *sealedBox) unseal(passphrase []byte) ([]byte, error) {
+func (b *sealedBox) unseal(s *Sealer) ([]byte, error) {
 	salt, saltOK := decode(b.Salt)
 	nonce, nonceOK := decode(b.Nonce)
 	box, boxOK := decode(b.Box)
@@ -324,14 +231,15 @@ func (b *sealedBox) unseal(passphrase []byte) ([]byte, error) {
 	case !boxOK || len(box) < chacha20poly1305.Overhead:
 		return nil, bad(FileSyntax, "box", "must be unpadded base64url")
 	}
-	cipher, err := b.open(passphrase, salt)
+	d, err := s.derive(cost{logN: b.LogN, par: b.P}, [saltBytes]byte(salt))
 	if err != nil {
 		return nil, err
 	}
-	open, err := cipher.Open(nil, nonce, box, b.associated())
+	open, err := d.cipher.Open(nil, nonce, box, b.associated())
 	if err != nil {
 		return nil, fileError(FilePass, "the passphrase is wrong, or the file is damaged")
 	}
+	s.keep(d)
 	return open, nil
 }
 

@@ -2,9 +2,11 @@ package keyring
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func same(t testing.TB, a, b *Ring) bool {
 func TestFileRoundTrip(t *testing.T) {
 	for _, r := range []*Ring{fullRing(t), ringOf(t)} {
 		for _, passphrase := range [][]byte{nil, []byte("open sesame"), {0, 0xff}} {
-			b, err := marshal(r, passphrase, &counter{}, cheap, 1)
+			b, err := cheaply(r, passphrase, &counter{})
 			must(t, b, err)
 			back, err := Parse(b, passphrase)
 			must(t, back, err)
@@ -110,7 +112,7 @@ func TestFileRemembersErasure(t *testing.T) {
 
 func TestFileRefusals(t *testing.T) {
 	open := string(must2(openDocument(ringOf(t, eddsa(t, "ed", Token, 5, 1)).Set()))(t))
-	sealedBytes := must2(marshal(ringOf(t, eddsa(t, "ed", Token, 5, 1)), []byte("p"), &counter{}, cheap, 1))(t)
+	sealedBytes := must2(cheaply(ringOf(t, eddsa(t, "ed", Token, 5, 1)), []byte("p"), &counter{}))(t)
 	sealed := string(sealedBytes)
 	// resum gives an altered open document its right sum, as a forger would.
 	resum := func(from, to string) string {
@@ -213,6 +215,63 @@ func TestFileErrorsNameTheOffset(t *testing.T) {
 	}
 }
 
+// cheaply is Marshal at a cost that tests can pay often.
+func cheaply(r *Ring, passphrase []byte, random io.Reader) ([]byte, error) {
+	s := NewSealer(passphrase)
+	s.cost = cost{logN: cheap, par: 1}
+	return s.Marshal(r, random)
+}
+
+// counted is a Sealer's random source that tells how much was read.
+type counted struct{ n int }
+
+func (c *counted) Read(p []byte) (int, error) {
+	c.n += len(p)
+	return rand.Read(p)
+}
+
+// A file that is read, changed and written again keeps its salt, so that its key is derived once;
+// its nonce is new each time. Another cost or salt is derived anew, and a passphrase that is wrong
+// leaves nothing behind.
+func TestSealerDerivesOnce(t *testing.T) {
+	r, random := ringOf(t, eddsa(t, "ed", Token, 5, 1)), &counted{}
+	s := NewSealer([]byte("p"))
+	s.cost = cost{logN: cheap, par: 1}
+	boxOf := func(b []byte, err error) sealedBox {
+		t.Helper()
+		var d keyDocument
+		if err := errors.Join(err, json.Unmarshal(b, &d)); err != nil {
+			t.Fatal(err)
+		}
+		return *d.Sealed
+	}
+	first := must2(s.Marshal(r, random))(t)
+	second := must2(s.Marshal(r, random))(t)
+	a, b := boxOf(first, nil), boxOf(second, nil)
+	if a.Salt != b.Salt || a.Nonce == b.Nonce || a.Box == b.Box || random.n != 16+24+24 {
+		t.Errorf("%+v and %+v, with %d random bytes", a, b, random.n)
+	}
+	other := NewSealer([]byte("p"))
+	other.cost = s.cost
+	must2(other.Parse(first))(t)
+	last := other.last
+	must2(other.Parse(second))(t)
+	if c := boxOf(other.Marshal(r, random)); c.Salt != a.Salt || other.last != last {
+		t.Errorf("a file that was read is written with salt %s, and had %s", c.Salt, a.Salt)
+	}
+	if _, err := NewSealer([]byte("p")).Parse(second); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Parse(must2(cheaply(r, []byte("q"), random))(t)); reason(err) != "ERR_CONFIG/KEYFILE_PASSPHRASE" || other.last != last {
+		t.Errorf("%v behind a file of another passphrase", err)
+	}
+	other.cost.par = 2
+	if c := boxOf(other.Marshal(r, random)); c.Salt == a.Salt || c.P != 2 {
+		t.Errorf("a file of another cost has salt %s and P %d", c.Salt, c.P)
+	}
+	must2(other.Parse(first))(t) // its own cost and salt
+}
+
 // must2 makes must usable on a call of two results.
 func must2[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T { t.Helper(); return must(t, v, err) }
@@ -223,9 +282,9 @@ func sealText(t testing.TB, text string, passphrase []byte) []byte {
 	t.Helper()
 	salt, nonce := make([]byte, 16), make([]byte, 24)
 	b := &sealedBox{KDF: boxKDF, LogN: cheap, P: 1, Salt: encode(salt), Cipher: boxCipher, Nonce: encode(nonce)}
-	cipher, err := b.open(passphrase, salt)
-	must(t, cipher, err)
-	b.Box = encode(cipher.Seal(nil, nonce, []byte(text), b.associated()))
+	d, err := NewSealer(passphrase).derive(cost{logN: cheap, par: 1}, [16]byte(salt))
+	must(t, d, err)
+	b.Box = encode(d.cipher.Seal(nil, nonce, []byte(text), b.associated()))
 	return fmt.Appendf(nil, `{"format":"stile-keys/1","sealed":{"kdf":"scrypt","log_n":%d,"p":1,"salt":%q,"cipher":%q,"nonce":%q,"box":%q}}`,
 		cheap, b.Salt, b.Cipher, b.Nonce, b.Box)
 }
@@ -235,7 +294,7 @@ func sealText(t testing.TB, text string, passphrase []byte) []byte {
 func TestDamagedFile(t *testing.T) {
 	r := ringOf(t, eddsa(t, "ed", Token, 5, 1))
 	for _, passphrase := range [][]byte{nil, []byte("p")} {
-		file, err := marshal(r, passphrase, &counter{}, cheap, 1)
+		file, err := cheaply(r, passphrase, &counter{})
 		must(t, file, err)
 		refuse := func(what string, i int, b []byte) {
 			got, err := Parse(b, passphrase)

@@ -10,9 +10,9 @@ import (
 // FuzzKeyFile: whatever the file, a typed error or a ring that writes itself and
 // comes back the same.
 func FuzzKeyFile(f *testing.F) {
-	open := must2(marshal(fullRing(f), nil, nil, cheap, 1))(f)
+	open := must2(cheaply(fullRing(f), nil, nil))(f)
 	f.Add(open, "")
-	f.Add(must2(marshal(fullRing(f), []byte("p"), &counter{}, cheap, 1))(f), "p")
+	f.Add(must2(cheaply(fullRing(f), []byte("p"), &counter{}))(f), "p")
 	f.Add(sealText(f, "{}", []byte("p")), "p")
 	f.Add([]byte(`{"format":"stile-keys/1","keys":[],"sum":""}`), "")
 	f.Fuzz(func(t *testing.T, b []byte, pass string) {
@@ -31,7 +31,7 @@ func FuzzKeyFile(f *testing.F) {
 			}
 			return
 		}
-		out, err := marshal(r, passphrase, &counter{}, cheap, 1)
+		out, err := cheaply(r, passphrase, &counter{})
 		if err != nil {
 			t.Fatal(err)
 		}

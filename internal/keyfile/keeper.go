@@ -47,13 +47,13 @@ type KeeperConfig struct {
 	// Path is the key file that the ring was read from; "" is none.
 	Path string
 	// Seen is the file's information from before it was read; nil reads it once more.
-	Seen       os.FileInfo
-	Passphrase []byte
-	Store      journal.Store // has the public keys beside the records
-	ReadOnly   bool          // nothing is written there
-	Rand       io.Reader
-	Now        func() time.Time
-	Log        *zap.Logger
+	Seen     os.FileInfo
+	Sealer   *keyring.Sealer // of the file; nil is for one that is not sealed
+	Store    journal.Store   // has the public keys beside the records
+	ReadOnly bool            // nothing is written there
+	Rand     io.Reader
+	Now      func() time.Time
+	Log      *zap.Logger
 	// Sharing shares the public keys with other hosts; nil for a host that has its journal alone.
 	Sharing *Sharing
 }
@@ -81,6 +81,9 @@ type Keeper struct {
 
 // NewKeeper publishes the public keys and manages the ring until Close.
 func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
+	if cfg.Sealer == nil {
+		cfg.Sealer = keyring.NewSealer(nil)
+	}
 	k := &Keeper{cfg: cfg, seen: cfg.Seen, unwatch: func() {}, closing: make(chan struct{}), done: make(chan struct{})}
 	if cfg.Sharing != nil && !cfg.ReadOnly {
 		k.peers = newPeers(*cfg.Sharing, cfg.Ring, cfg.Store, cfg.Now, cfg.Log)
@@ -227,7 +230,7 @@ func (k *Keeper) takeUp(ctx context.Context) error {
 	}
 	var next *keyring.Ring
 	if err == nil {
-		next, err = Read(k.cfg.Path, k.cfg.Passphrase)
+		next, err = Read(k.cfg.Path, k.cfg.Sealer)
 	} else {
 		err = files.Cause(err)
 	}
@@ -381,14 +384,14 @@ func (k *Keeper) change(ctx context.Context, f func(*keyring.Ring) error) error 
 	if err != nil {
 		return err
 	}
-	ring, err := Read(k.cfg.Path, k.cfg.Passphrase)
+	ring, err := Read(k.cfg.Path, k.cfg.Sealer)
 	if err != nil {
 		return err
 	}
 	if err := f(ring); err != nil {
 		return err
 	}
-	if err := Write(k.cfg.Path, ring, k.cfg.Passphrase, k.cfg.Rand); err != nil {
+	if err := Write(k.cfg.Path, ring, k.cfg.Sealer, k.cfg.Rand); err != nil {
 		return err
 	}
 	if err := k.cfg.Ring.Follow(ring); err != nil {

@@ -24,9 +24,9 @@ const Name = "keys.json"
 // passphrase. Of two hosts that start at once in a new directory one creates it and both read
 // it. If signed, the journal of the directory, has public keys, the file existed before: a
 // missing one is ERR_CONFIG and not replaced.
-func Open(ctx context.Context, signed journal.Store, dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyring.Ring, error) {
+func Open(ctx context.Context, signed journal.Store, dir string, sealer *keyring.Sealer, rand io.Reader, now time.Time) (*keyring.Ring, error) {
 	path := filepath.Join(dir, Name)
-	ring, err := Read(path, passphrase)
+	ring, err := Read(path, sealer)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ring, err
 	}
@@ -48,14 +48,14 @@ func Open(ctx context.Context, signed journal.Store, dir string, passphrase []by
 	if ring, err = Generate(rand, now); err != nil {
 		return nil, err
 	}
-	b, err := keyring.Marshal(ring, passphrase, rand)
+	b, err := sealer.Marshal(ring, rand)
 	if err != nil {
 		return nil, err
 	}
 	if err := files.Create(path, b); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return Read(path, passphrase)
+	return Read(path, sealer)
 }
 
 // Generate returns a ring with a new token key, fallback signer and receipt key.
@@ -84,7 +84,7 @@ func fresh(alg keyring.Alg, rand io.Reader, tokens, receipts time.Time) ([]*keyr
 
 // Read reads a key file. The error is fs.ErrNotExist for a missing file, and ERR_CONFIG with
 // the place for a wrong passphrase or a damaged file.
-func Read(path string, passphrase []byte) (*keyring.Ring, error) {
+func Read(path string, sealer *keyring.Sealer) (*keyring.Ring, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -92,14 +92,14 @@ func Read(path string, passphrase []byte) (*keyring.Ring, error) {
 		}
 		return nil, &messages.Error{Code: messages.ErrConfig, File: filepath.Base(path), Detail: "cannot read the key file", Cause: err}
 	}
-	ring, err := keyring.Parse(b, passphrase)
+	ring, err := sealer.Parse(b)
 	return ring, messages.InFile(err, filepath.Base(path))
 }
 
 // Write writes a key file with mode 0600, sealed when there is a passphrase. The old file
 // is replaced in one step: a crash leaves one or the other.
-func Write(path string, ring *keyring.Ring, passphrase []byte, rand io.Reader) error {
-	b, err := keyring.Marshal(ring, passphrase, rand)
+func Write(path string, ring *keyring.Ring, sealer *keyring.Sealer, rand io.Reader) error {
+	b, err := sealer.Marshal(ring, rand)
 	if err != nil {
 		return err
 	}

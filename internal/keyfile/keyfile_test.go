@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
@@ -23,10 +24,10 @@ func TestALostKeyFileIsNotReplaced(t *testing.T) {
 	defer store.Close()
 	path := filepath.Join(dir, keyfile.Name)
 	again := func(signed journal.Store) error {
-		_, err := keyfile.Open(t.Context(), signed, dir, nil, rand.Reader, now)
+		_, err := keyfile.Open(t.Context(), signed, dir, keyring.NewSealer(nil), rand.Reader, now)
 		return err
 	}
-	ring, err := keyfile.Open(t.Context(), store, dir, nil, rand.Reader, now)
+	ring, err := keyfile.Open(t.Context(), store, dir, keyring.NewSealer(nil), rand.Reader, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (w *shared) host(dir string) *peer {
 
 func (w *shared) start(dir string) (p *peer, err error) {
 	p = &peer{dir: dir}
-	if p.ring, err = keyfile.Open(w.t.Context(), nil, dir, nil, rand.Reader, w.now); err != nil {
+	if p.ring, err = keyfile.Open(w.t.Context(), nil, dir, keyring.NewSealer(nil), rand.Reader, w.now); err != nil {
 		return nil, err
 	}
 	core, logs := observer.New(zap.WarnLevel)
@@ -446,7 +446,7 @@ func TestAnIDIsOneKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := keyfile.Write(filepath.Join(dir, keyfile.Name), ring, nil, rand.Reader); err != nil {
+	if err := keyfile.Write(filepath.Join(dir, keyfile.Name), ring, keyring.NewSealer(nil), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := w.start(dir); err == nil || !strings.Contains(err.Error(), kid) {
