@@ -8,11 +8,11 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// front is what a reply of rendering 2 may have in front of its answer: white space, and one
-// thought in a tag of those that reasoning models write. The answer begins with the first
+// front is what a reply of rendering 2 may have in front of its answer: white space, and
+// thoughts in tags of those that reasoning models write. The answer begins with the first
 // other character; where there is no thought, with the white space.
 type front struct {
-	think bool // a thought is looked for
+	think bool // thoughts are looked for
 	quiet bool // no answer is none, and not an empty one
 	state frontState
 	held  []byte // white space, and what may be a tag
@@ -26,7 +26,7 @@ type frontState uint8
 const (
 	frontBlank   frontState = iota // nothing has come but white space, and what may be a tag
 	frontThought                   // in the thought
-	frontBehind                    // behind it, in white space
+	frontBehind                    // behind a thought, in white space, and what may be the next one's tag
 )
 
 // tags are those of thoughts, in any case.
@@ -65,15 +65,15 @@ func (f *front) take(d *decoder, text []byte, n int, emit func(messages.Event)) 
 	}
 }
 
-// answers takes a byte in front of the thought or behind it. It is true, and the byte is not
+// answers takes a byte in front of a thought or behind it. It is true, and the byte is not
 // taken, where the answer has begun.
 func (f *front) answers(d *decoder, c byte, emit func(messages.Event)) bool {
-	tag := append(bytes.TrimLeft(f.held, white), c)
+	tag := append(f.mayBeTag(), c)
 	if strings.IndexByte(white, c) >= 0 && len(tag) == 1 {
 		f.held = append(f.held, c)
 		return false
 	}
-	if f.state == frontBehind || !f.think {
+	if !f.think {
 		return true
 	}
 	for _, t := range tags {
@@ -87,6 +87,9 @@ func (f *front) answers(d *decoder, c byte, emit func(messages.Event)) bool {
 			lint(d.off+1-int64(n), emit)
 		}
 		return false
+	}
+	if f.state == frontBehind {
+		return true
 	}
 	for _, t := range tags {
 		n := min(len(tag), len(t.shut))
@@ -108,23 +111,30 @@ func lint(at int64, emit func(messages.Event)) {
 	emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: fault})
 }
 
-// release begins the answer: with what is held in front of it, unless that stands behind the
+// release begins the answer: with what is held in front of it, but for the white space behind a
 // thought.
 func (f *front) release(d *decoder, emit func(messages.Event)) {
 	d.front = nil
-	if f.state == frontBlank && len(f.held) > 0 {
-		d.off = f.at
-		d.put(f.held, len(f.held), emit)
+	held := f.held
+	if f.state == frontBehind {
+		held = f.mayBeTag()
+	}
+	if len(held) > 0 {
+		d.off = f.at + int64(len(f.held)-len(held))
+		d.put(held, len(held), emit)
 	}
 }
+
+// mayBeTag is what is held without the white space in front of it.
+func (f *front) mayBeTag() []byte { return bytes.TrimLeft(f.held, white) }
 
 // thought reads text of the thought and tells how much. plain says that it stands for as many
 // bytes.
 func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Event)) int {
 	if !plain {
-		f.say(f.held, f.at, emit)
+		f.say(d, f.held, f.at, emit)
 		f.held = nil
-		f.say(p, d.off, emit)
+		f.say(d, p, d.off, emit)
 		return len(p)
 	}
 	if len(f.held) == 0 {
@@ -136,12 +146,12 @@ func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Eve
 			f.held = append(f.held, p[0])
 			return 1
 		}
-		f.say(p[:k], d.off, emit)
+		f.say(d, p[:k], d.off, emit)
 		return k
 	}
 	tag := append(f.held, p[0])
 	if !strings.EqualFold(string(tag), f.shut[:len(tag)]) {
-		f.say(f.held, f.at, emit)
+		f.say(d, f.held, f.at, emit)
 		f.held = nil
 		return 0
 	}
@@ -153,7 +163,7 @@ func (f *front) thought(d *decoder, p []byte, plain bool, emit func(messages.Eve
 }
 
 // say emits text of the thought, which begins with its first character that is no white space.
-func (f *front) say(p []byte, at int64, emit func(messages.Event)) {
+func (f *front) say(d *decoder, p []byte, at int64, emit func(messages.Event)) {
 	if !f.open {
 		n := len(p) - len(bytes.TrimLeft(p, white))
 		p, at = p[n:], at+int64(n)
@@ -163,30 +173,30 @@ func (f *front) say(p []byte, at int64, emit func(messages.Event)) {
 	}
 	if !f.open {
 		f.open = true
-		emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ThoughtUnit, Offset: at})
+		emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: messages.ThoughtUnit, Offset: at})
 	}
-	emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ThoughtUnit, Text: p, Offset: at})
+	emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: messages.ThoughtUnit, Text: p, Offset: at})
 }
 
-// close ends the thought; the answer is the next unit.
+// close ends the thought; the next thought or the answer is the next unit.
 func (f *front) close(d *decoder, at int64, complete bool, emit func(messages.Event)) {
 	if !f.open {
 		return
 	}
 	f.open = false
-	d.unit = 1
-	emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ThoughtUnit, Offset: at, Complete: complete})
+	emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: messages.ThoughtUnit, Offset: at, Complete: complete})
+	d.unit++
 }
 
 // end settles a reply without an answer. What might have become a tag is the answer; white
 // space alone is none. It is true when there is an answer after all.
 func (f *front) end(d *decoder, emit func(messages.Event)) bool {
 	switch {
-	case f.state == frontBlank && (!f.quiet || len(bytes.TrimLeft(f.held, white)) > 0):
+	case f.state == frontBlank && !f.quiet, f.state != frontThought && len(f.mayBeTag()) > 0:
 		f.release(d, emit)
 		return true
 	case f.state == frontThought:
-		f.say(f.held, f.at, emit)
+		f.say(d, f.held, f.at, emit)
 		f.close(d, d.off, false, emit)
 	}
 	d.front = nil

@@ -9,7 +9,7 @@
 //   - text passes without copying; at most three bytes, the beginning of one
 //     character, are held back, and in rendering 2 what may be a tag of a thought.
 //
-// It knows no tools or control. In rendering 2 a thought that a reply begins with is not
+// It knows no tools or control. In rendering 2 the thoughts that a reply begins with are not
 // part of the answer, and a reply that says nothing is asked for again, once. A thought that
 // begins without its tag is a response until its end.
 package plain
@@ -270,7 +270,7 @@ func (d *decoder) thought(at int64, emit func(messages.Event)) {
 		d.unit++
 	}
 	lint(at, emit)
-	d.front = &front{state: frontBehind, quiet: d.quiet}
+	d.front = &front{think: true, state: frontBehind, quiet: d.quiet}
 }
 
 // say emits text of the answer.
