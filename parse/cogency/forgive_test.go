@@ -145,6 +145,9 @@ var refused = []struct{ name, reply, want, told string }{
 	{"tool_call in a fence behind text", "I look.\n```xml\n<tool_call>{\"name\": \"read\"}</tool_call>\n```\n", "respond I look.|execute_native", ""},
 	{"a marker with a capital in a fence behind text", "I look.\n```\n<Execute>[" + oneCall + "]</Execute>\n```", "respond I look.|execute_marker", "lower case"},
 	{"Gemini's behind text", "I look.\n```tool_code\nread()\n```", "respond I look.|execute_native", ""},
+	{"tool_call of GLM", "<tool_call>read\n<arg_key>file</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "execute_native", ""},
+	{"tool_call of GLM behind text", "I look.\n<tool_call>read\n<arg_key>file</arg_key>", "respond I look.|execute_native", ""},
+	{"tool_call of GLM without arguments", "<tool_call>time.now\n</tool_call>", "execute_native", ""},
 	{"tool_call of lines", "<tool_call>\nread\n<arg_key>file</arg_key>\n</tool_call>", "execute_native", ""},
 	{"function=", "<function=read>{\"file\": \"a\"}</function>", "execute_native", ""},
 	{"function_calls", "<function_calls>\n<invoke name=\"read\">\n<parameter name=\"file\">a</parameter>\n</invoke>\n</function_calls>", "execute_native", ""},
@@ -195,6 +198,11 @@ var data = []string{
 	"Qwen writes:\n```\n<tool_call>\n{\"name\": \"x\"}\n</tool_call>\n```\nand so on.",
 	"Qwen writes `<tool_call>{}</tool_call>`.",
 	"<tool_call> is what Qwen writes.",
+	"<tool_call>name is what GLM writes.",
+	"<tool_call>name\n<argument",
+	"<tool_call>name\n<arg_",
+	"<tool_call>name",
+	"<tool_call>",
 	"The <invoke name=\"x\"> of Claude does nothing here, nor does <function=x>.",
 	"<table><tr><td>1</td></tr></table>",
 	"<thinkpad> and <Thinking> aloud", // not at the beginning of a line
@@ -282,7 +290,7 @@ func checkSecond(t testing.TB, r *rand.Rand, reply []byte) {
 // length.
 func TestSuspicionIsLinear(t *testing.T) {
 	for _, each := range []string{
-		"Action: x\n", "Action:\n", "functions.\n", "<", "< ", "<e", "<Execute>]", "<tool_call>x\n", "`<execute>", "a `<execute>", "```\n", "```json\n", "``",
+		"Action: x\n", "Action:\n", "functions.\n", "<", "< ", "<e", "<Execute>]", "<tool_call>x\n", "<arg_key>", "<arg_", "`<execute>", "a `<execute>", "```\n", "```json\n", "``",
 		"{", "[", "[\n", "{\"name\":", "{\"name\":{}}\n", "{\"name\":\"x\",\"args\":{}} x\n", "[x(\n", "<th", "</think", "</think>\n", "<|", "<|x", "a\n", "\n", " ", "text ",
 	} {
 		for _, head := range []string{"", "text\n", "```\n", "text\n```\n"} {

@@ -274,6 +274,8 @@ func (d *decoder) tag(b []byte, fenced, end bool) (finding, int) {
 	case name == "tool" || name == "functions" || has(ownTags, name):
 		return foundText, 0
 	case rest[0] == '<' || newline:
+	case strings.HasPrefix(name, "tool_call"):
+		return wordCall(rest), 0
 	default:
 		return foundText, 0
 	}
@@ -281,6 +283,25 @@ func (d *decoder) tag(b []byte, fenced, end bool) (finding, int) {
 		return foundOther, 0
 	}
 	return foundCall, 0
+}
+
+// wordCall is what follows <tool_call> on its line: the form of GLM, which is the name of a tool
+// and its arguments in <arg_key> and <arg_value>.
+func wordCall(rest []byte) finding {
+	n := 0
+	for n < len(rest) && isWord(rest[n]) {
+		n++
+	}
+	behind := string(bytes.TrimLeft(rest[n:], " \t\r\n"))
+	switch {
+	case n == 0:
+		return foundText
+	case strings.HasPrefix(behind, "<arg_key>"), strings.HasPrefix(behind, "</tool_call"):
+		return foundCall
+	case begun(behind, []string{"<arg_key>", "</tool_call"}):
+		return foundNothing
+	}
+	return foundText
 }
 
 // stray looks for the closer of a thought that the model's template opened: alone on its line, or
