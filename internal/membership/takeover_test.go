@@ -2,7 +2,7 @@ package membership
 
 import (
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,18 +45,24 @@ func TestTakeOverAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newTable()
 			a, b := d.join(t, "a"), d.join(t, "b")
-			var now, most, begun atomic.Int64
+			var mu sync.Mutex // looks that begin at one moment are of several goroutines
+			var now, most, begun int
 			var first time.Time
 			b.look = func(string) lease.Found {
-				if begun.Add(1) == 1 {
+				mu.Lock()
+				if begun++; begun == 1 {
 					first = time.Now()
 				}
-				most.Store(max(most.Load(), now.Add(1)))
-				if n := begun.Load(); c.found == lease.Runs && n > atOnce+1+int64(50*time.Since(first).Seconds()) {
-					t.Errorf("%d sessions are taken up in %v", n, time.Since(first))
+				now++
+				most = max(most, now)
+				if c.found == lease.Runs && begun > atOnce+1+int(50*time.Since(first).Seconds()) {
+					t.Errorf("%d sessions are taken up in %v", begun, time.Since(first))
 				}
+				mu.Unlock()
 				time.Sleep(takes)
-				now.Add(-1)
+				mu.Lock()
+				defer mu.Unlock()
+				now--
 				return c.found
 			}
 			sids := a.have(t, "s", many)
@@ -64,12 +70,13 @@ func TestTakeOverAtOnce(t *testing.T) {
 			for range sids {
 				<-b.taken
 			}
-			if took := time.Since(first); took > c.most || most.Load() != atOnce {
-				t.Errorf("found %d: %v for all, %d at once", c.found, took, most.Load())
+			if took := time.Since(first); took > c.most || most != atOnce {
+				t.Errorf("found %d: %v for all, %d at once", c.found, took, most)
 			}
 			time.Sleep(time.Minute)
-			if begun.Load() != many || len(b.Hosts()) != 1 {
-				t.Errorf("found %d: %d looks at %d sessions, %d hosts", c.found, begun.Load(), many, len(b.Hosts()))
+			synctest.Wait()
+			if begun != many || len(b.Hosts()) != 1 {
+				t.Errorf("found %d: %d looks at %d sessions, %d hosts", c.found, begun, many, len(b.Hosts()))
 			}
 			leave(t, b)
 		})
@@ -151,7 +158,9 @@ func TestLooksUntilAnotherGoesOn(t *testing.T) {
 		a, b := d.join(t, "a"), d.join(t, "b")
 		b.look = func(string) lease.Found { return lease.Idle }
 		a.have(t, "s", 1)
+		d.mu.Lock()
 		d.hosts[a.ID()].until = d.now() // another one has ended the lease
+		d.mu.Unlock()
 		if err := b.Claim(t.Context(), "s0"); err != nil {
 			t.Fatal(err)
 		}
