@@ -386,7 +386,7 @@ func (a *app) lookJournal(ctx context.Context, s *settings) []finding {
 	if s.Memory {
 		return nil
 	}
-	if s.Journal == "" && a.env(envJournal) == "" {
+	if !a.inDatabase(s) {
 		if _, err := os.Stat(filepath.Join(s.Dir, stile.JournalFile)); errors.Is(err, fs.ErrNotExist) {
 			return found("journal", isOK, "there is none yet, and will be made")
 		}

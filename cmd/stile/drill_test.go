@@ -160,6 +160,11 @@ func TestScheduledBackups(t *testing.T) {
 			t.Errorf("%s: %+v", text, a)
 		}
 	}
+	config := write(t, t.TempDir(), "stile.yaml", "backup: {dir: b}\n")
+	shared := map[string]string{envJournal: "postgres://127.0.0.1:1/none"}
+	if a := (call{args: []string{"serve", example("plain/agent.yaml"), "--config", config}, env: shared}).do(t); a.status != 2 || !strings.Contains(a.err, "backup.dir") {
+		t.Errorf("with a journal in a database: %+v", a)
+	}
 }
 
 // Between whole backups a host makes increments; one that cannot be made is a whole backup; and what is removed

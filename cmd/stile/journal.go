@@ -25,6 +25,9 @@ func (a *app) journalFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.journal, "journal", "", "URL of a shared journal, postgres://host/database (default $"+envJournal+"; without one SQLite in --dir)")
 }
 
+// inDatabase reports whether settings or environment name a journal in a database.
+func (a *app) inDatabase(s *settings) bool { return s.Journal != "" || a.env(envJournal) != "" }
+
 // openShared opens the journal that flag or environment name; nil without one. What
 // it has to say goes to stderr.
 func (a *app) openShared(ctx context.Context, readOnly bool) (sharedJournal, error) {

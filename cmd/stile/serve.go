@@ -207,12 +207,12 @@ func (a *app) tellStart(log *zap.Logger, s *settings, address string, tells bool
 	switch {
 	case s.Memory:
 		where = "memory"
-	case s.Journal != "":
-		where = "shared" // its address may hold a password
+	case a.inDatabase(s):
+		where = "PostgreSQL" // its address may hold a password
 	}
 	log.Info("serving",
 		zap.String("version", v.Version), zap.String("revision", v.Revision), zap.String("go", v.Go), zap.String("address", address), zap.Strings("agents", names),
-		zap.String("journal", where), zap.Bool("callers_show_tokens", tells), zap.String("settings", cmp.Or(a.settingsPath, "flags, environment and defaults")))
+		zap.String("journal", where), zap.String("cluster", s.Cluster.Address), zap.Bool("callers_show_tokens", tells), zap.String("settings", cmp.Or(a.settingsPath, "flags, environment and defaults")))
 }
 
 // watched tells the service manager that the host serves, lives, and stops when ctx ends.
@@ -338,7 +338,7 @@ func (a *app) serve(ctx context.Context, s *settings, read func() (settings, err
 		return err
 	}
 	// The runtime shares out what the process may have of memory, so that is set first.
-	defer host.Tune(host.TuneOptions{Disk: !s.Memory && s.Journal == ""})()
+	defer host.Tune(host.TuneOptions{Disk: !s.Memory && !a.inDatabase(s)})()
 	// The interrupt is for the door: the runtime is closed when that is shut, and the last
 	// traces leave after it.
 	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {

@@ -8,6 +8,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // A host that is started serves its agents, and an interrupt ends it with status 0;
@@ -127,6 +131,28 @@ func TestServeRefuses(t *testing.T) {
 	} {
 		if a := stileDo(t, c.args...); a.status == 0 || !strings.Contains(a.err, c.want) {
 			t.Errorf("%q: status %d, %s", c.args, a.status, a.err)
+		}
+	}
+}
+
+// The line of the start says where the journal is, also when the environment alone names a database,
+// and never its address.
+func TestStartTellsTheJournal(t *testing.T) {
+	for _, c := range []struct {
+		s    settings
+		env  string
+		want string
+	}{
+		{settings{Dir: "d"}, "", "SQLite in d"},
+		{settings{Dir: "d", Memory: true}, "", "memory"},
+		{settings{Dir: "d", Journal: "postgres://db/x"}, "", "PostgreSQL"},
+		{settings{Dir: "d", Cluster: clusterSettings{Address: "10.0.0.1:8472"}}, "postgres://u:secret@db/x", "PostgreSQL"},
+	} {
+		core, lines := observer.New(zapcore.InfoLevel)
+		a := &app{console: console{env: func(string) string { return c.env }}}
+		a.tellStart(zap.New(core), &c.s, "http://127.0.0.1:1", true, nil)
+		if got := lines.All()[0].ContextMap(); got["journal"] != c.want || got["cluster"] != c.s.Cluster.Address {
+			t.Errorf("%+v: %v", c.s, got)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func (a *app) loadSettings(path string) (settings, error) {
 	if !slices.Contains(a.own, path) { // it is read again by a reload
 		a.own = append(a.own, path)
 	}
-	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, where), s.check(where)); err == nil && a.flagged != nil {
+	if err = errors.Join(err, s.misspelt(a.variables()), s.environment(a.env, where), s.check(where, a.env(envJournal) != "")); err == nil && a.flagged != nil {
 		a.flagged(&s)
 	}
 	return s, err
@@ -588,8 +588,8 @@ func (s *settings) misspelt(names []string) error {
 	return errors.Join(wrong...)
 }
 
-// check finds what no single value shows.
-func (s *settings) check(where places) error {
+// check finds what no single value shows. inDatabase says that the environment names a journal there.
+func (s *settings) check(where places, inDatabase bool) error {
 	var wrong []error
 	refuse := func(key, detail string) {
 		e := where[key]
@@ -635,7 +635,7 @@ func (s *settings) check(where places) error {
 	if d := s.Cluster.Lease; d < 500*time.Millisecond || d > time.Minute {
 		refuse("cluster.lease", "want 500ms to 1m")
 	}
-	if s.Backup.Dir != "" && (s.Memory || s.Journal != "") {
+	if s.Backup.Dir != "" && (s.Memory || inDatabase || s.Journal != "") {
 		refuse("backup.dir", "backups are made of a journal in dir; a shared one is backed up with the tools of its database")
 	}
 	if s.Backup.Dir != "" && s.Backup.Every < time.Minute {

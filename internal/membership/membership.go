@@ -118,6 +118,7 @@ func Join(ctx context.Context, cfg Config) (*Member, error) {
 	if m.cfg.Count == nil {
 		m.cfg.Count = func(Event) {}
 	}
+	m.others.Store(&[]lease.Host{})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for {
 		keeper, wait, err := m.join(ctx)
@@ -195,8 +196,8 @@ func (m *Member) note(keeper *lease.Keeper, now, sent time.Time, hosts []lease.H
 	for i := range hosts {
 		hosts[i].Until = at.Add(hosts[i].Left)
 	}
-	m.others.Store(&hosts)
 	self := m.ID()
+	m.tellHosts(self, *m.others.Swap(&hosts), hosts)
 	keeper.Others(at, self, hosts)
 	for i := range hosts {
 		if hosts[i].ID == self && hosts[i].Draining {
@@ -302,10 +303,12 @@ func (m *Member) listen() {
 // renew keeps the lease until the member leaves.
 func (m *Member) renew(keeper lease.Keeper) {
 	told := false
+	var missed failures
 	for m.rests(&keeper) {
 		sent := time.Now()
 		if !keeper.Send(sent) {
 			m.lose()
+			missed.end()
 			var ok bool
 			if keeper, ok = m.rejoin(); !ok {
 				return
@@ -321,12 +324,17 @@ func (m *Member) renew(keeper lease.Keeper) {
 			return
 		case err != nil:
 			m.cfg.Count(Missed)
-			m.cfg.Log.Warn("the lease of this host cannot be renewed", zap.Error(err))
+			if missed.more(time.Now()) {
+				m.cfg.Log.Warn("the lease of this host cannot be renewed", zap.Error(err), zap.Duration("left", time.Until(keeper.Until())))
+			}
 			keeper.Failed(time.Now())
 		case !ok:
 			keeper.Refused(time.Now())
 		case keeper.Renewed(time.Now()):
 			m.cfg.Count(Renewed)
+			if n := missed.end(); n > 0 {
+				m.cfg.Log.Info("the lease of this host is renewed again", zap.Int("missed", n))
+			}
 			m.note(&keeper, now, sent, hosts)
 			if m.drains.Load() && !told {
 				told = m.tells(&keeper)
@@ -382,6 +390,7 @@ func (m *Member) lose() {
 // rejoin enters this host again, as another one. It reports false when the member leaves.
 func (m *Member) rejoin() (keeper lease.Keeper, ok bool) {
 	forgotten := false
+	var failed failures
 	for m.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Lease)
 		keeper, wait, err := m.join(ctx)
@@ -393,7 +402,7 @@ func (m *Member) rejoin() (keeper lease.Keeper, ok bool) {
 			}
 			return keeper, true
 		}
-		if err != nil && m.ctx.Err() == nil {
+		if err != nil && m.ctx.Err() == nil && failed.more(time.Now()) {
 			m.cfg.Log.Error("this host has no lease", zap.Error(err))
 		}
 		forgotten = forgotten || wait > 0

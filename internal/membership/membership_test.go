@@ -27,6 +27,7 @@ type table struct {
 	leases map[string]uuid.UUID
 	ready  time.Time     // no host joins before
 	away   bool          // no answer comes
+	down   bool          // it refuses connections
 	slow   time.Duration // what each answer takes, on its way back
 	late   []func()      // releases whose host has given them up, and that are still on their way
 	keeps  bool          // releases are so
@@ -59,11 +60,14 @@ func (d *table) live(id uuid.UUID) bool {
 // at does something in the database, and answers.
 func (d *table) at(ctx context.Context, do func()) error {
 	d.mu.Lock()
-	away, slow := d.away, d.slow
-	if !away {
+	away, down, slow := d.away, d.down, d.slow
+	if !away && !down {
 		do()
 	}
 	d.mu.Unlock()
+	if down {
+		return errAway
+	}
 	if away {
 		<-ctx.Done()
 		return errAway
@@ -83,6 +87,12 @@ func (d *table) set(away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.away = away
+}
+
+func (d *table) setDown(down bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.down = down
 }
 
 func (d *table) Join(ctx context.Context, host lease.Host, length time.Duration) (wait time.Duration, err error) {
@@ -297,10 +307,15 @@ type node struct {
 
 func (d *table) join(t *testing.T, address string) *node {
 	t.Helper()
+	return d.joinWith(t, address, zap.NewNop())
+}
+
+func (d *table) joinWith(t *testing.T, address string, log *zap.Logger) *node {
+	t.Helper()
 	n := &node{lost: make(chan time.Time, 8), taken: make(chan string, 1024), heard: make(chan string, 4096), look: func(string) lease.Found { return lease.Runs }}
 	var err error
 	n.Member, err = Join(t.Context(), Config{
-		Table: d, Address: address, Lease: lease.Default, Log: zap.NewNop(), PerSecond: 50,
+		Table: d, Address: address, Lease: lease.Default, Log: log, PerSecond: 50,
 		Open: func(context.Context) ([]string, error) { return n.open, nil },
 		Count: func(e Event) {
 			if e == Renewed {

@@ -102,7 +102,11 @@ func (m *Member) takeOf(dead uuid.UUID) {
 		delete(m.taking, dead)
 	}()
 	var looks sync.WaitGroup
-	defer looks.Wait()
+	var n taken
+	defer func() {
+		looks.Wait()
+		m.tellTaken(dead, &n)
+	}()
 	tried := map[string]bool{}
 	for limit := page; ; {
 		sids, err := m.cfg.Table.Left(m.ctx, dead, m.ID(), limit)
@@ -125,7 +129,7 @@ func (m *Member) takeOf(dead uuid.UUID) {
 			looks.Add(1)
 			if !m.Held() || m.drains.Load() || !m.looks(m.left, sid, func(look lease.Look) {
 				defer looks.Done()
-				m.took(dead, sid, look)
+				m.took(dead, sid, look, &n)
 			}) {
 				looks.Done()
 				return
@@ -135,11 +139,13 @@ func (m *Member) takeOf(dead uuid.UUID) {
 }
 
 // took takes note of what came of a look at a session of a dead host.
-func (m *Member) took(dead uuid.UUID, sid string, look lease.Look) {
+func (m *Member) took(dead uuid.UUID, sid string, look lease.Look, n *taken) {
 	switch look.Found {
 	case lease.Runs:
+		n.runs.Add(1)
 		m.cfg.Count(TookOver)
 	case lease.Idle:
+		n.idle.Add(1)
 		m.cfg.Count(TookOver)
 		// What another host has claimed is not the dead host's any more, and is not touched by this.
 		if err := m.cfg.Table.GiveUp(m.ctx, dead, []string{sid}, m.Now().Add(m.cfg.Lease)); err != nil && m.ctx.Err() == nil {

@@ -23,8 +23,8 @@ import (
 )
 
 // NewLogger writes entries of at least level to w, as JSON objects or as lines for
-// a terminal. Times are RFC 3339 in UTC. Writes are serialised; stacks are added
-// to errors and worse.
+// a terminal. Times are RFC 3339 in UTC. Writes are serialised. Stacks are added
+// to panics: an error is told by its text and where it is logged.
 func NewLogger(level zapcore.LevelEnabler, json bool, w io.Writer) *zap.Logger {
 	cfg := zapcore.EncoderConfig{
 		TimeKey: "ts", LevelKey: "level", NameKey: "logger", CallerKey: "caller",
@@ -43,5 +43,5 @@ func NewLogger(level zapcore.LevelEnabler, json bool, w io.Writer) *zap.Logger {
 	}
 	out := zapcore.Lock(zapcore.AddSync(w))
 	return zap.New(zapcore.NewCore(enc, out, level),
-		zap.AddCaller(), zap.AddStacktrace(zapcore.ErrorLevel), zap.ErrorOutput(out))
+		zap.AddCaller(), zap.AddStacktrace(zapcore.DPanicLevel), zap.ErrorOutput(out))
 }

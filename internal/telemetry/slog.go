@@ -20,7 +20,7 @@ func Slog(log *zap.Logger) *slog.Logger {
 // fields. A namespace is a group, the logger's name the attribute logger, a stack the
 // attribute stack. Levels above error stay above slog's.
 func Zap(h slog.Handler) *zap.Logger {
-	return zap.New(&slogCore{h}, zap.AddCaller(), zap.AddStacktrace(zapcore.ErrorLevel))
+	return zap.New(&slogCore{h}, zap.AddCaller(), zap.AddStacktrace(zapcore.DPanicLevel))
 }
 
 // slogCore is a zapcore.Core in front of a handler, which says itself what it keeps and

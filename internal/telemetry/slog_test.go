@@ -43,6 +43,7 @@ func TestZapIntoSlog(t *testing.T) {
 		}, `level=INFO msg=with a=1 ns.b=2 ns.c=3`},
 		{"a name", func(l *zap.Logger) { l.Named("journal").Info("x") }, `level=INFO msg=x logger=journal`},
 		{"a level that is not wanted", func(l *zap.Logger) { l.Debug("quiet") }, ""},
+		{"an error has no stack", func(l *zap.Logger) { l.Error("bad", zap.Error(errors.New("no disk"))) }, `level=ERROR msg=bad error="no disk"`},
 		{"a panic's level is above error", func(l *zap.Logger) { l.DPanic("odd") }, `level=ERROR+4 msg=odd stack=…`},
 	} {
 		var b bytes.Buffer

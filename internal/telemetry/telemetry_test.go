@@ -341,12 +341,12 @@ func TestNewLogger(t *testing.T) {
 	var b bytes.Buffer
 	log := NewLogger(zapcore.WarnLevel, true, &b).Named("root")
 	log.Info("not shown")
-	log.Warn("shown", zap.Duration("d", time.Second))
+	log.Error("shown", zap.Duration("d", time.Second))
 	var got map[string]any
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s", err, b.String())
 	}
-	if _, err := time.Parse(timeFormat, fmt.Sprint(got["ts"])); err != nil || got["msg"] != "shown" || got["level"] != "warn" || got["logger"] != "root" || got["d"] != "1s" {
+	if _, err := time.Parse(timeFormat, fmt.Sprint(got["ts"])); err != nil || got["msg"] != "shown" || got["level"] != "error" || got["logger"] != "root" || got["d"] != "1s" || got["stack"] != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 	b.Reset()
