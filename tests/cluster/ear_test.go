@@ -50,7 +50,7 @@ func (c *campaign) hearSome(e *ear, enough int) (how, from string) {
 	ctx, cancel := context.WithTimeout(c.ctx, tryFor)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { from = i.Conn.LocalAddr().String() }})
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/sessions/%s/runs/%d/events?stream=token", c.front.Addr(), e.l.id, e.run), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/sessions/%s/runs/%d/events?stream=token", c.address(), e.l.id, e.run), nil)
 	if err != nil {
 		return err.Error(), from
 	}

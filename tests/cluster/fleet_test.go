@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,6 +84,7 @@ type fleet struct {
 	witness *witness
 	berths  []*berth
 	front   net.Listener
+	through string // the address of another load balancer that clients ask
 	next    atomic.Int64
 	routes  sync.Map // names of lives, by address of the client whose connection they have
 	work    sync.WaitGroup
@@ -171,6 +173,9 @@ func launchIn(t *testing.T, n *network, seed uint64, lease time.Duration, hosts 
 	t.Cleanup(f.end)
 	return f
 }
+
+// address is where clients ask.
+func (f *fleet) address() string { return cmp.Or(f.through, f.front.Addr().String()) }
 
 // moveDatabase has the database listen in the network.
 func (f *fleet) moveDatabase() {
@@ -408,7 +413,7 @@ const tryFor = 20 * time.Second
 func (f *fleet) request(method, path, body, key string) *outcome {
 	ctx, cancel := context.WithTimeout(f.ctx, tryFor)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+f.front.Addr().String()+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+f.address()+path, strings.NewReader(body))
 	if err != nil {
 		return &outcome{err: err}
 	}

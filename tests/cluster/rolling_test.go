@@ -2,8 +2,14 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,10 +19,87 @@ import (
 // Each host is restarted once, in order, under load. Every request succeeds at its first attempt,
 // and every stream is one connection: but where its own host stops, which says so.
 func TestRollingRestart(t *testing.T) {
+	if f := launch(t, 1, time.Second, 3, *campaignLogs); f != nil {
+		f.rolls(t)
+	}
+}
+
+// The same through HAProxy, with the settings that deploy has for it.
+func TestRollingRestartBehindHAProxy(t *testing.T) {
+	if _, err := exec.LookPath(haproxy); err != nil {
+		if os.Getenv(requireHAProxy) == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("there is no " + haproxy)
+	}
 	f := launch(t, 1, time.Second, 3, *campaignLogs)
 	if f == nil {
 		return
 	}
+	f.behind(t, "../../deploy/haproxy.cfg")
+	f.rolls(t)
+}
+
+// A load balancer of others, and what has tests fail that do not find it.
+const (
+	haproxy        = "haproxy"
+	requireHAProxy = "STILE_REQUIRE_HAPROXY"
+)
+
+// behind puts HAProxy in front of the hosts, for which the settings have the names a, b and c.
+func (f *fleet) behind(t *testing.T, settings string) {
+	t.Helper()
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	here := []string{"bind :8471", "bind fd@3"}
+	for _, b := range f.berths {
+		door := newRelay(t, func() (net.Conn, error) {
+			if p := b.running(); p != nil {
+				return net.Dial("tcp", p.public)
+			}
+			return nil, errors.New("the host is down")
+		})
+		here = append(here, fmt.Sprintf("server %s %s:8471", b.name, b.name), fmt.Sprintf("server %s %s", b.name, door.address()))
+	}
+	config := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(config, []byte(strings.NewReplacer(here...).Replace(string(text))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(f.logs, "haproxy.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(f.ctx, haproxy, "-db", "-f", config)
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{file}, log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.work.Go(func() { _ = cmd.Wait() })
+	f.through = l.Addr().String()
+	for a := f.request(http.MethodGet, "/readyz", "", ""); a.status != http.StatusOK; a = f.request(http.MethodGet, "/readyz", "", "") {
+		if f.ctx.Err() != nil {
+			t.Fatal(a)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// rolls restarts the hosts.
+func (f *fleet) rolls(t *testing.T) {
+	t.Helper()
 	for _, b := range f.berths {
 		for b.ready() != http.StatusOK {
 			time.Sleep(20 * time.Millisecond)
@@ -69,6 +152,7 @@ func (c *campaign) user(n int, stops *sync.Map) {
 			c.count("stream: " + how)
 			host, _ := c.routes.Load(from)
 			_, stopping := stops.Load(host)
+			stopping = stopping || c.through != "" // whose connections do not say which host has them
 			if how != streamWhole && (how != streamLeaving || !stopping) {
 				c.witness.fault("the stream of run %d of %s at %v ends %s; %v", e.run, l.id, host, how, e.hurt)
 				return
