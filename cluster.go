@@ -201,8 +201,11 @@ func notShared() error {
 // here on it is this runtime's.
 func (rt *Runtime) openCluster(ctx context.Context, store journal.Store) error {
 	c := &rt.cfg.Cluster
-	if c.Address == "" || rt.cfg.ReadOnly {
+	if rt.cfg.ReadOnly {
 		return nil
+	}
+	if c.Address == "" {
+		return rt.readClock(ctx, store)
 	}
 	s, ok := store.(interface{ Hosts() (lease.Table, error) })
 	if !ok {
@@ -231,6 +234,20 @@ func (rt *Runtime) openCluster(ctx context.Context, store journal.Store) error {
 	rt.table, rt.clock = table, &membership.Clock{}
 	rt.clock.Read(now, sent, time.Now())
 	rt.cfg.Now = rt.clock.Now
+	return nil
+}
+
+// readClock has a runtime beside the hosts go by their clock: it changes their keys, and may write
+// records.
+func (rt *Runtime) readClock(ctx context.Context, store journal.Store) error {
+	s, err := rt.sharing(store)
+	if err != nil || s == nil {
+		return err
+	}
+	if _, _, _, err := s.Board.Read(ctx, board.Keys, 0); err != nil {
+		return err
+	}
+	rt.cfg.Now = s.Board.Now
 	return nil
 }
 

@@ -112,8 +112,8 @@ func (cs *calls) drop(c *call) {
 }
 
 // join finds the call that a repeat is of: one whose run is in flight, or ended a moment ago.
-// nil is none.
-func (cs *calls) join(ctx context.Context, id callID) (*call, error) {
+// nil is none. now is the clock by which runs end.
+func (cs *calls) join(ctx context.Context, id callID, now func() time.Time) (*call, error) {
 	cs.mu.Lock()
 	c := cs.by[id]
 	if c == nil {
@@ -138,7 +138,7 @@ func (cs *calls) join(ctx context.Context, id callID) (*call, error) {
 	}
 	if c.run != nil {
 		o, ended, err := c.run.Outcome(ctx)
-		if err == nil && (!ended || time.Since(o.Ended) < joinWithin) {
+		if err == nil && (!ended || now().Sub(o.Ended) < joinWithin) {
 			return c, nil
 		}
 	}
@@ -195,7 +195,7 @@ func marksRepeats(r *http.Request) (repeat int, marks bool) {
 func (s *Server) asked(r *http.Request, session string, body []byte, begin func(context.Context, *call) error) (c *call, err error) {
 	id := idOfCall(s.principal(r.Context()), r.URL.Path, session, body)
 	if n, _ := marksRepeats(r); n > 0 {
-		if c, err = s.calls.join(r.Context(), id); err != nil {
+		if c, err = s.calls.join(r.Context(), id, s.now); err != nil {
 			return nil, err
 		}
 		if c != nil {
@@ -204,7 +204,7 @@ func (s *Server) asked(r *http.Request, session string, body []byte, begin func(
 		}
 	}
 	c = s.calls.begin(id)
-	c.created = time.Now()
+	c.created = s.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
 	defer cancel()
 	err = begin(ctx, c)

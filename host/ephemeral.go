@@ -96,7 +96,7 @@ func (s *Server) trimmed(ctx context.Context, tenant string, most int) (there in
 	keep := most - most/4
 	var old []stile.Head
 	err = s.eachEphemeral(ctx, tenant+":", time.Time{}, func(h *stile.Head) bool {
-		if there++; there > keep && ended(h) {
+		if there++; there > keep && ended(h, s.now()) {
 			old = append(old, *h)
 		}
 		return true
@@ -113,7 +113,7 @@ func (s *Server) trimmed(ctx context.Context, tenant string, most int) (there in
 func (s *Server) expireEphemeral(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	var old []stile.Head
 	err = s.eachEphemeral(ctx, "", before, func(h *stile.Head) bool {
-		if ended(h) {
+		if ended(h, s.now()) {
 			old = append(old, *h)
 		}
 		return len(old) < limit
@@ -147,21 +147,21 @@ func (s *Server) eachEphemeral(ctx context.Context, prefix string, before time.T
 	}
 }
 
-// ended reports whether a session has nothing to do. One that was opened a moment ago and has
+// ended reports whether a session has nothing to do at a time. One that was opened a moment ago and has
 // had no input waits for that.
-func ended(h *stile.Head) bool {
+func ended(h *stile.Head, now time.Time) bool {
 	if h.Open || h.Queued > 0 || h.Suspended() {
 		return false
 	}
 	sec, nsec := h.Inc.Time().UnixTime()
-	return h.Run > 0 || time.Since(time.Unix(sec, nsec)) > time.Minute
+	return h.Run > 0 || now.Sub(time.Unix(sec, nsec)) > time.Minute
 }
 
 // endAll deletes sessions that still have nothing to do; a failure with one is logged.
 func (s *Server) endAll(ctx context.Context, old []stile.Head, by string) (n int, err error) {
 	for i := range old {
 		h, err := s.rt.Archive().HeadOf(ctx, old[i].Inc)
-		if err == nil && !h.Closed && h.Live && ended(&h) {
+		if err == nil && !h.Closed && h.Live && ended(&h, s.now()) {
 			if err = s.rt.Delete(ctx, h.SID, by); err == nil {
 				s.meter.forget(h.SID)
 				n++

@@ -47,3 +47,6 @@ type ApprovalView = approvalView
 
 // Retain begins what deletes old sessions, until the function that comes back is called.
 func (s *Server) Retain() (stop func()) { return s.retain() }
+
+// SetNow has the server go by another clock, as in a cluster.
+func (s *Server) SetNow(now func() time.Time) { s.now = now }

@@ -139,6 +139,7 @@ type Server struct {
 	handler http.Handler
 	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
 	api     huma.API
+	now     func() time.Time // in a cluster by the clock on which its hosts agree
 	meter   *meter
 	shares  *shared // nil without a cluster
 	hooks   *webhook.Sender
@@ -179,12 +180,12 @@ func New(cfg Config) (_ *Server, err error) {
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
 		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
-	now := time.Now
+	s.now = time.Now
 	if cfg.Runtime.Clustered() {
-		now = cfg.Runtime.ClusterTime // hosts agree which day it is
-		cfg.UsageFile = ""            // what is used is in the database
+		s.now = cfg.Runtime.ClusterTime // hosts agree which day it is
+		cfg.UsageFile = ""              // what is used is in the database
 	}
-	if s.meter, err = newMeter(now, cfg.UsageFile); err != nil {
+	if s.meter, err = newMeter(s.now, cfg.UsageFile); err != nil {
 		return nil, err
 	}
 	if err := cfg.check(); err != nil {

@@ -258,15 +258,7 @@ func (s *Server) retain() (stop func()) {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
-			n, err := 0, error(nil)
-			if s.cfg.Retention > 0 {
-				n, err = s.rt.Expire(ctx, time.Now().Add(-s.cfg.Retention), retentionBatch)
-			}
-			if err == nil && chats > 0 {
-				gone := 0
-				gone, err = s.expireEphemeral(ctx, time.Now().Add(-chats), retentionBatch)
-				n += gone
-			}
+			n, err := s.expire(ctx, chats)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -286,4 +278,17 @@ func (s *Server) retain() (stop func()) {
 		cancel()
 		<-ended
 	}
+}
+
+// expire deletes sessions whose time is over by now, chats being that of those without a name. It
+// returns how many.
+func (s *Server) expire(ctx context.Context, chats time.Duration) (n int, err error) {
+	if s.cfg.Retention > 0 {
+		n, err = s.rt.Expire(ctx, s.now().Add(-s.cfg.Retention), retentionBatch)
+	}
+	if err != nil || chats <= 0 {
+		return n, err
+	}
+	gone, err := s.expireEphemeral(ctx, s.now().Add(-chats), retentionBatch)
+	return n + gone, err
 }

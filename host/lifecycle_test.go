@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
@@ -152,4 +154,33 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	d.session("s", "talker")
+}
+
+// What is old, and which run ended a moment ago, goes by the clock on which hosts agree, however far
+// this host's own has gone.
+func TestAgesByTheClockOfAll(t *testing.T) {
+	cfg := host.Config{Retention: 24 * time.Hour, ChatRetention: 24 * time.Hour}
+	bubble(t, cfg, []*stile.Agent{agentOf("echo", echo)}, func(t *testing.T, c client) {
+		var late atomic.Int64 // by which that clock is behind this host's
+		c.srv.SetNow(func() time.Time { return time.Now().Add(-time.Duration(late.Load())) })
+		c.chat(0, chatBody("echo", "hello"), "X-Stile-Session", "named")
+		first := c.chat(0, chatBody("echo", "hello"))
+		begun := time.Now()
+		defer c.srv.Retain()()
+		for time.Since(begun) < 50*time.Hour {
+			late.Store(int64(time.Since(begun) + time.Minute))
+			time.Sleep(time.Minute)
+		}
+		if got := c.list("?ephemeral=true"); len(got) != 2 {
+			t.Fatalf("of sessions of this minute there are %q", got)
+		}
+		if again := c.chat(0, chatBody("echo", "hello"), "X-Stainless-Retry-Count", "1"); again.header.Get("X-Stile-Session") != first.header.Get("X-Stile-Session") {
+			t.Error("the repeat of a request of this minute has a run of its own")
+		}
+		late.Store(0)
+		time.Sleep(2 * time.Hour)
+		if got := c.list("?ephemeral=true"); len(got) != 0 {
+			t.Errorf("of old sessions there are %q", got)
+		}
+	})
 }

@@ -156,7 +156,7 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, al
 			s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
 			p := problemOf(err)
 			if e.simple != nil {
-				_ = out.tell(told{simple: simpleProblem(p)}) // it sticks
+				_ = out.tell(told{simple: simpleProblem(p, s.now())}) // it sticks
 			} else if b, bad := json.Marshal(p); bad == nil {
 				out.event("problem", "", b)
 			}

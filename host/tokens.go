@@ -81,7 +81,7 @@ func (s *Server) tokenRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			wish, err := s.wish(ctx, &in.Body)
+			wish, err := s.wish(ctx, &in.Body, kept.Now())
 			if err != nil {
 				return nil, err
 			}
@@ -93,7 +93,7 @@ func (s *Server) tokenRoutes() {
 				return nil, err
 			}
 			trailOf(ctx).noting("token " + tok.ID + " " + tok.Grant())
-			return &answered[madeToken]{Body: madeToken{tokenView: viewOfToken(&tok), Secret: secret}}, nil
+			return &answered[madeToken]{Body: madeToken{tokenView: viewOfToken(&tok, kept.Now()), Secret: secret}}, nil
 		})
 	type rotateIn struct {
 		Token string `path:"token" maxLength:"64" doc:"the id"`
@@ -111,7 +111,7 @@ func (s *Server) tokenRoutes() {
 				for _, scope := range old.Scopes {
 					spec.Scopes = append(spec.Scopes, string(scope))
 				}
-				_, err := s.wish(ctx, &spec)
+				_, err := s.wish(ctx, &spec, kept.Now())
 				return err
 			}}
 			if in.Body.Grace != nil {
@@ -129,7 +129,7 @@ func (s *Server) tokenRoutes() {
 				return nil, err
 			}
 			trailOf(ctx).noting("token " + tok.ID + " " + tok.Grant() + ", for " + old.ID)
-			return &answered[rotatedToken]{Body: rotatedToken{Token: madeToken{tokenView: viewOfToken(&tok), Secret: secret}, Old: viewOfToken(&old)}}, nil
+			return &answered[rotatedToken]{Body: rotatedToken{Token: madeToken{tokenView: viewOfToken(&tok, kept.Now()), Secret: secret}, Old: viewOfToken(&old, kept.Now())}}, nil
 		})
 	type listIn struct {
 		After string `query:"after" maxLength:"64" doc:"the last id of the page before"`
@@ -159,7 +159,7 @@ func (s *Server) tokenRoutes() {
 				all = all[:in.Limit]
 				out.Body.Next = all[in.Limit-1].ID
 			}
-			out.Body.Tokens = viewsOf(all)
+			out.Body.Tokens = viewsOf(all, kept.Now())
 			return &out, nil
 		})
 	op := huma.Operation{
@@ -180,7 +180,7 @@ func (s *Server) tokenRoutes() {
 			return nil, err
 		}
 		trailOf(ctx).noting("token " + strings.Join(idsOf(gone), ", "))
-		return &answered[revokedTokens]{Body: revokedTokens{Revoked: viewsOf(gone), Left: viewsOf(left)}}, nil
+		return &answered[revokedTokens]{Body: revokedTokens{Revoked: viewsOf(gone, kept.Now()), Left: viewsOf(left, kept.Now())}}, nil
 	})
 }
 
@@ -192,8 +192,8 @@ func (s *Server) kept() (*access.Tokens, error) {
 	return nil, refusal(http.StatusConflict, messages.ErrConfig, "", "this host keeps no tokens: stile tokens create makes the first, and from the next start on callers show one")
 }
 
-// wish is the token that the caller may make.
-func (s *Server) wish(ctx context.Context, in *tokenSpec) (w access.Wish, err error) {
+// wish is the token that the caller may make at a time.
+func (s *Server) wish(ctx context.Context, in *tokenSpec, now time.Time) (w access.Wish, err error) {
 	p := s.principal(ctx)
 	w = access.Wish{Tenant: p.tenant, User: p.user, Scopes: in.Scopes, Note: in.Note, Maker: p.identity.Token}
 	if in.User != "" {
@@ -216,13 +216,13 @@ func (s *Server) wish(ctx context.Context, in *tokenSpec) (w access.Wish, err er
 		life = *in.Seconds
 	}
 	if life > 0 {
-		w.Expires = time.Now().Add(time.Duration(life) * time.Second).Truncate(time.Second)
+		w.Expires = now.Add(time.Duration(life) * time.Second).Truncate(time.Second)
 	}
 	return w, nil
 }
 
-func viewOfToken(tok *access.Token) tokenView {
-	v := tokenView{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, State: tok.State(time.Now()), Note: tok.Note, Maker: tok.Maker, Created: tok.Created}
+func viewOfToken(tok *access.Token, now time.Time) tokenView {
+	v := tokenView{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, State: tok.State(now), Note: tok.Note, Maker: tok.Maker, Created: tok.Created}
 	for _, scope := range tok.Scopes {
 		v.Scopes = append(v.Scopes, string(scope))
 	}
@@ -235,10 +235,10 @@ func viewOfToken(tok *access.Token) tokenView {
 	return v
 }
 
-func viewsOf(all []access.Token) []tokenView {
+func viewsOf(all []access.Token, now time.Time) []tokenView {
 	views := make([]tokenView, len(all))
 	for i := range all {
-		views[i] = viewOfToken(&all[i])
+		views[i] = viewOfToken(&all[i], now)
 	}
 	return views
 }

@@ -92,7 +92,7 @@ func (p start) told(of teller, format, stream string) telling {
 	}
 }
 
-// simpleProblem is why a stream in the simple format ends early.
-func simpleProblem(p *problem) *stile.SimpleEvent {
-	return &stile.SimpleEvent{Type: "error", Content: cmp.Or(p.Detail, p.Title), Code: p.Code, Timestamp: float64(time.Now().UnixMicro()) / 1e6}
+// simpleProblem is why a stream in the simple format ends early, at a time.
+func simpleProblem(p *problem, now time.Time) *stile.SimpleEvent {
+	return &stile.SimpleEvent{Type: "error", Content: cmp.Or(p.Detail, p.Title), Code: p.Code, Timestamp: float64(now.UnixMicro()) / 1e6}
 }

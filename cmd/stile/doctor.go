@@ -296,9 +296,9 @@ func (a *app) lookTokens(ctx context.Context, s *settings) []finding {
 	}
 	good, soon := 0, 0
 	for _, tok := range all {
-		if tok.Revoked.IsZero() && (tok.Expires.IsZero() || tok.Expires.After(time.Now())) {
+		if tok.Revoked.IsZero() && (tok.Expires.IsZero() || tok.Expires.After(toks.Now())) {
 			good++
-			if !tok.Expires.IsZero() && tok.Expires.Before(time.Now().Add(warnExpiry)) {
+			if !tok.Expires.IsZero() && tok.Expires.Before(toks.Now().Add(warnExpiry)) {
 				soon++
 			}
 		}

@@ -101,7 +101,9 @@ func (a *app) withTokens(ctx context.Context, s *settings, f func(*access.Tokens
 func (a *app) access(s *settings, shared *access.Tokens) (access.Authenticator, error) {
 	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
 	none := errors.Is(err, fs.ErrNotExist)
+	var now func() time.Time
 	if shared != nil {
+		now = shared.Now // hosts of a cluster agree when a JWT expires, too
 		all, err := shared.List()
 		if err != nil {
 			return nil, err
@@ -112,7 +114,7 @@ func (a *app) access(s *settings, shared *access.Tokens) (access.Authenticator, 
 	if s.OIDC.given() {
 		o := s.OIDC
 		if jwts, err = access.NewIssuer(access.Issuer{
-			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Clients: o.Clients, Algorithms: o.Algorithms,
+			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Clients: o.Clients, Algorithms: o.Algorithms, Now: now,
 		}); err != nil {
 			return nil, messages.At(err, "oidc")
 		}
@@ -241,7 +243,7 @@ func (a *app) tokensCreate(s *settings, toks *access.Tokens, wish access.Wish, l
 		return configError("expires", "is not negative")
 	}
 	if life > 0 {
-		wish.Expires = time.Now().Add(life).Truncate(time.Second)
+		wish.Expires = toks.Now().Add(life).Truncate(time.Second)
 	}
 	secret, tok, err := toks.Create(wish)
 	if err != nil {
@@ -252,7 +254,7 @@ func (a *app) tokensCreate(s *settings, toks *access.Tokens, wish access.Wish, l
 		_, _, undo := toks.Revoke(access.Revocation{ID: tok.ID})
 		return errors.Join(err, undo)
 	}
-	line := jsonOf(&tok)
+	line := jsonOf(&tok, toks.Now())
 	return a.tokenMade(&line, secret)
 }
 
@@ -346,7 +348,7 @@ func (a *app) tokensListCommand() *cobra.Command {
 			}
 			var lines []tokenJSON
 			for i := range all {
-				lines = append(lines, jsonOf(&all[i]))
+				lines = append(lines, jsonOf(&all[i], toks.Now()))
 			}
 			return a.tokensList(lines, asJSON)
 		})
@@ -385,8 +387,8 @@ type tokenJSON struct {
 	Maker   string         `json:"maker,omitempty"` // id of the token that made it at a host
 }
 
-func jsonOf(tok *access.Token) tokenJSON {
-	line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: tok.State(time.Now()), Created: tok.Created, Note: tok.Note, Maker: tok.Maker}
+func jsonOf(tok *access.Token, now time.Time) tokenJSON {
+	line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: tok.State(now), Created: tok.Created, Note: tok.Note, Maker: tok.Maker}
 	if !tok.Expires.IsZero() {
 		line.Expires = &tok.Expires
 	}
@@ -468,7 +470,7 @@ says otherwise. It does not count as made by the old one.`,
 			_, _, undo := toks.Revoke(access.Revocation{ID: tok.ID})
 			return errors.Join(err, undo)
 		}
-		line, was := jsonOf(&tok), jsonOf(&old)
+		line, was := jsonOf(&tok, toks.Now()), jsonOf(&old, toks.Now())
 		return a.tokenRotated(&line, &was, secret)
 	})
 	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, args []string) error {
@@ -534,10 +536,10 @@ and what that made.`,
 			if err := a.tokenAudit(s, "revoke-token", gone[i], ""); err != nil {
 				return err // it is revoked all the same
 			}
-			out.Revoked = append(out.Revoked, jsonOf(&gone[i]))
+			out.Revoked = append(out.Revoked, jsonOf(&gone[i], toks.Now()))
 		}
 		for i := range left {
-			out.Left = append(out.Left, jsonOf(&left[i]))
+			out.Left = append(out.Left, jsonOf(&left[i], toks.Now()))
 		}
 		return a.tokensRevoked(&out)
 	})

@@ -48,8 +48,10 @@ type hostTokens struct {
 // second; while the database cannot be reached, tokens are good for 15 seconds more, and then
 // refuse every caller. Close ends that.
 //
+// Tokens expire by the database's clock, on which all hosts agree.
+//
 // file is a file of tokens that is taken over when the database has never had one, and not read
-// later; "" is none. log and now may be nil. old are secrets that are believed as well, while the hosts
+// later; "" is none. log and now, the host's own clock, may be nil. old are secrets that are believed as well, while the hosts
 // change theirs.
 func OpenShared(ctx context.Context, in board.Port, secret []byte, file string, log *zap.Logger, now func() time.Time, old ...[]byte) (*Tokens, error) {
 	secrets, ok := board.NewSecrets(secret, old)
@@ -63,7 +65,7 @@ func OpenShared(ctx context.Context, in board.Port, secret []byte, file string, 
 		log = zap.NewNop()
 	}
 	h := &hostTokens{board: in, secrets: secrets, file: file, log: log, now: now, told: map[string]bool{}}
-	t := &Tokens{path: file, now: now, hosts: h}
+	t := &Tokens{path: file, now: in.Now, hosts: h}
 	if err := h.begin(ctx, t); err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func (h *hostTokens) passOver(f *file, notes []board.Note) {
 	}
 	lacks := 0
 	for i := range f.Tokens {
-		if tok := &f.Tokens[i]; tok.State(h.now()) == StateGood && !there[tok.ID] {
+		if tok := &f.Tokens[i]; tok.State(h.board.Now()) == StateGood && !there[tok.ID] {
 			lacks++
 		}
 	}
@@ -353,7 +355,7 @@ func (t *Tokens) confirm(at time.Time) {
 
 // behind is why tokens of the database are not believed any more, or nil. t.mu is held.
 func (t *Tokens) behind() error {
-	if late := t.now().Sub(t.hosts.confirmed); late > maxBehind {
+	if late := t.hosts.now().Sub(t.hosts.confirmed); late > maxBehind {
 		return &messages.Error{Code: messages.ErrConfig, Detail: "the database with the tokens has not answered for " + late.Round(time.Second).String()}
 	}
 	return nil

@@ -27,8 +27,11 @@ func (c *clock) now() time.Time { return c.at }
 var ofHosts = board.Secret("what all hosts of this test know alone")
 
 // tokensAt are the tokens of a cluster as one of its hosts has them.
-func tokensAt(t *testing.T, b board.Port, c *clock, file string) (*Tokens, *observer.ObservedLogs) {
+func tokensAt(t *testing.T, b *boardtest.Memory, c *clock, file string) (*Tokens, *observer.ObservedLogs) {
 	t.Helper()
+	if b.Clock == nil {
+		b.Clock = c.now
+	}
 	core, logs := observer.New(zap.InfoLevel)
 	toks, err := OpenShared(t.Context(), b, ofHosts, file, zap.New(core), c.now)
 	if err != nil {
@@ -313,5 +316,36 @@ func TestFileOfTokensIsTakenOver(t *testing.T) {
 	z, logs := tokensAt(t, &b, c, path)
 	if reasonAt(z, two) == "" || logs.FilterMessageSnippet("does not know").Len() != 1 {
 		t.Errorf("a token of the file alone: %v", logs.All())
+	}
+}
+
+// Tokens are made and expire by the clock of the database. One at a host whose own clock is a day ahead
+// or late is as good as at the others; the host's own says for how long the database was silent.
+func TestTokensExpireByTheClockOfTheDatabase(t *testing.T) {
+	for _, ahead := range []time.Duration{-25 * time.Hour, 25 * time.Hour} {
+		place, here := &clock{at: start}, &clock{at: start.Add(ahead)}
+		b := boardtest.Memory{Clock: place.now}
+		toks, _ := tokensAt(t, &b, here, "")
+		wish := wish()
+		wish.Expires = toks.Now().Add(time.Hour)
+		secret, tok, err := toks.Create(wish)
+		if err != nil || !tok.Created.Equal(start) {
+			t.Fatalf("%+v, %v", tok, err)
+		}
+		for _, later := range []struct {
+			age  time.Duration
+			want string
+		}{{0, ""}, {time.Hour - time.Second, ""}, {time.Hour, ReasonExpired}} {
+			place.at, here.at = start.Add(later.age), start.Add(ahead+later.age)
+			b.Tell(false)
+			if got := reasonAt(toks, secret); got != later.want {
+				t.Errorf("with a clock %s ahead, after %s: %q, want %q", ahead, later.age, got, later.want)
+			}
+		}
+		place.at = start // as a server whose clock is behind takes the place of the database
+		here.at = here.at.Add(maxBehind + time.Second)
+		if got := reasonAt(toks, secret); got != ReasonUnavailable {
+			t.Errorf("without the database: %q", got)
+		}
 	}
 }

@@ -219,6 +219,9 @@ func index(all []Token) (map[string]*entry, error) {
 	return byID, nil
 }
 
+// Now is the time by which tokens expire: in a cluster by the clock of its database.
+func (t *Tokens) Now() time.Time { return t.now() }
+
 // Authenticate implements Authenticator.
 func (t *Tokens) Authenticate(_ context.Context, bearer string) (Identity, error) {
 	if len(bearer) > MaxBearerBytes {

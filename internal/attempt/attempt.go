@@ -134,9 +134,11 @@ func (a *Attempt) within() *turn.ActionEnded {
 		return end
 	}
 	ctx := a.ctx
-	if deadline := driver.Deadline(a.Start, a.env.Now(), timeout); !deadline.IsZero() {
+	now := a.env.Now()
+	if deadline := driver.Deadline(a.Start, now, timeout); !deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errTimeUp)
+		// In a cluster the deadline is by the clock of the database, and contexts go by this host's.
+		ctx, cancel = context.WithTimeoutCause(ctx, deadline.Sub(now), errTimeUp)
 		defer cancel()
 	}
 	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })

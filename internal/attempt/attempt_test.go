@@ -361,3 +361,23 @@ func TestLeaseIsLost(t *testing.T) {
 		}
 	}
 }
+
+// Deadlines are by the clock of the environment, which in a cluster is the database's: an attempt has the
+// time up to its deadline there, also at a host whose own clock is a day ahead or late.
+func TestDeadlineByAnotherClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-25 * time.Hour, 25 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			there := func() time.Time { return time.Now().Add(-ahead) }
+			r, s := begin(t, func(ctx context.Context, _ *tools.Call) (neuroscript.Value, error) {
+				<-ctx.Done()
+				return neuroscript.Value{}, ctx.Err()
+			}, func(_ *compiled.Agent, w *Work) { w.Start.Deadline = there().Add(time.Minute) })
+			r.env.Now = there
+			r.Run(nothing)
+			if took := time.Since(begun); took < time.Minute || took > time.Minute+OverrunGrace || s.ended() != 1 || s.ends[0].Reason != "timeout" {
+				t.Errorf("with a clock %s ahead it took %s, and has the ends %+v", ahead, took, s.ends)
+			}
+		})
+	}
+}

@@ -41,6 +41,9 @@ type Port interface {
 	// they first were, and the version now. whole reports that these are all that there are:
 	// those that are not among them are gone.
 	Read(ctx context.Context, kind string, after int64) (notes []Note, version int64, whole bool, err error)
+	// Now is the time by the clock of the place, on which all hosts agree. Before the first answer to
+	// Read it is the host's own time.
+	Now() time.Time
 	// Change reads all notes of a kind and changes some, alone. The change is refused with the
 	// error of f.
 	Change(ctx context.Context, kind string, f func(all []Note) (put []Note, drop []string, err error)) error

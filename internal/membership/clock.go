@@ -3,33 +3,23 @@ package membership
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/seed14be6753/stile/internal/lease"
 )
 
-// Clock is the database's clock as a host knows it: between two readings the host's monotonic clock
-// goes on from the last one. Hosts whose wall clocks differ agree by it when a question expires and
-// which day it is. It is safe for concurrent use, and is read before anybody asks for the time.
-type Clock struct{ last atomic.Pointer[reading] }
+// Clock is a lease.Clock that its host reads with each renewal. It is safe for concurrent use, once it
+// was read for the first time; one goroutine reads it at a time.
+type Clock struct{ last atomic.Pointer[lease.Clock] }
 
-// reading is what the database's clock said, and when.
-type reading struct{ said, at time.Time }
-
-func (r *reading) now(at time.Time) time.Time { return r.said.Add(at.Sub(r.at)) }
-
-// Read notes what the database said in an answer that was asked for at sent and had come at a
-// moment. Its clock shows between said and said + (at - sent) then. A time within those bounds goes
-// on, so that a slow answer does not move the clock.
+// Read notes what the database said, as lease.Clock.Read does.
 func (c *Clock) Read(said, sent, at time.Time) {
-	now, latest := said, said.Add(at.Sub(sent))
+	var was lease.Clock
 	if last := c.last.Load(); last != nil {
-		switch was := last.now(at); {
-		case was.After(latest):
-			now = latest
-		case was.After(said):
-			now = was
-		}
+		was = *last
 	}
-	c.last.Store(&reading{said: now, at: at})
+	is := was.Read(said, sent, at)
+	c.last.Store(&is)
 }
 
 // Now is the time by the database's clock, about.
-func (c *Clock) Now() time.Time { return c.last.Load().now(time.Now()) }
+func (c *Clock) Now() time.Time { return c.last.Load().Now(time.Now()) }

@@ -82,7 +82,7 @@ type Member struct {
 	until  atomic.Int64 // up to which the lease is held, since began; 0 without one
 	id     atomic.Pointer[uuid.UUID]
 	others atomic.Pointer[[]lease.Host] // at the last renewal, this host included
-	clock  atomic.Pointer[reading]
+	clock  atomic.Pointer[lease.Clock]
 	drains atomic.Bool
 
 	// flight is held to release sessions, and shared to claim one: a session is not claimed
@@ -189,7 +189,8 @@ func (m *Member) load() (l lease.Load) {
 func (m *Member) note(keeper *lease.Keeper, now, sent time.Time, hosts []lease.Host) {
 	m.until.Store(int64(keeper.Until().Sub(m.began)))
 	at := time.Now()
-	m.clock.Store(&reading{said: now, at: at})
+	said := lease.Clock{}.Read(now, sent, at)
+	m.clock.Store(&said)
 	if m.cfg.Clock != nil {
 		m.cfg.Clock.Read(now, sent, at)
 	}
@@ -237,7 +238,7 @@ func (m *Member) ID() uuid.UUID { return *m.id.Load() }
 func (m *Member) Held() bool { return int64(time.Since(m.began)) < m.until.Load() }
 
 // Now is the time by the database's clock, or earlier by as long as its last answer was under way.
-func (m *Member) Now() time.Time { return m.clock.Load().now(time.Now()) }
+func (m *Member) Now() time.Time { return m.clock.Load().Now(time.Now()) }
 
 // Hosts lists the hosts as the last renewal found them.
 func (m *Member) Hosts() []lease.Host { return *m.others.Load() }

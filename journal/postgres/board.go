@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed14be6753/stile/internal/board"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/journal"
 )
 
@@ -35,6 +35,7 @@ type notes struct {
 	mu       sync.Mutex // guards what follows
 	watchers map[*watcher]struct{}
 	listens  bool
+	clock    lease.Clock
 }
 
 // watcher is told of changes of a kind.
@@ -79,8 +80,9 @@ func (s *Store) Board() (board.Port, error) {
 }
 
 const (
-	sqlBoards   = "SELECT kind, version FROM boards"
-	sqlBoard    = "SELECT version, dropped FROM boards WHERE kind = $1"
+	// Both bring the time, also where there is no board yet.
+	sqlBoards   = "SELECT clock_timestamp(), COALESCE(kind, ''), COALESCE(version, 0) FROM (SELECT 1) AS one LEFT JOIN boards ON true"
+	sqlBoard    = "SELECT clock_timestamp(), COALESCE(version, 0), COALESCE(dropped, 0) FROM (SELECT 1) AS one LEFT JOIN boards ON kind = $1"
 	sqlNotes    = "SELECT id, body, seal, version FROM notes WHERE kind = $1 AND version > $2 ORDER BY born"
 	sqlPutNote  = "INSERT INTO notes (kind, id, body, seal, version) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, seal = excluded.seal, version = excluded.version"
 	sqlDropNote = "DELETE FROM notes WHERE kind = $1 AND id = ANY($2)"
@@ -95,12 +97,12 @@ func (n *notes) Read(ctx context.Context, kind string, after int64) (all []board
 	// One snapshot: what a version says is what is there.
 	err = pgx.BeginTxFunc(ctx, n.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var dropped int64
-		if err := tx.QueryRow(ctx, sqlBoard, kind).Scan(&version, &dropped); err != nil {
-			if !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
-			version, dropped = 0, 0
+		var said time.Time
+		sent := time.Now()
+		if err := tx.QueryRow(ctx, sqlBoard, kind).Scan(&said, &version, &dropped); err != nil {
+			return err
 		}
+		n.hears(said, sent)
 		if whole = after == 0 || after > version || after < dropped; whole {
 			after = 0
 		} else if after == version {
@@ -110,6 +112,20 @@ func (n *notes) Read(ctx context.Context, kind string, after int64) (all []board
 		return err
 	})
 	return all, version, whole, n.failure(err, "reading what hosts tell each other")
+}
+
+// hears notes what the database's clock showed, in an answer that has come now.
+func (n *notes) hears(said, sent time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock = n.clock.Read(said, sent, time.Now())
+}
+
+// Now implements board.Port.
+func (n *notes) Now() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.clock.Now(time.Now())
 }
 
 func read(ctx context.Context, tx pgx.Tx, kind string, after int64) ([]board.Note, error) {
@@ -221,12 +237,16 @@ func (n *notes) hear(ctx context.Context, lost *bool) (heard bool) {
 		now := map[string]int64{}
 		var rows pgx.Rows
 		if rows, err = c.Query(look, sqlBoards); err == nil {
+			var said time.Time
 			var kind string
 			var version int64
-			_, err = pgx.ForEachRow(rows, []any{&kind, &version}, func() error {
+			_, err = pgx.ForEachRow(rows, []any{&said, &kind, &version}, func() error {
 				now[kind] = version
 				return nil
 			})
+			if err == nil {
+				n.hears(said, asked)
+			}
 		}
 		cancel()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/board"
 	"github.com/seed14be6753/stile/internal/board/boardtest"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 )
 
@@ -22,6 +23,39 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	boardtest.Run(t, p)
+}
+
+// The clock of a board is the database's from the first answer on, to readers and to watchers, where there
+// is no note, too.
+func TestBoardNow(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: u, Schema: postgrestest.Schema(t, u)})
+	p, err := s.Board()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := p.(*notes)
+	clock := func() lease.Clock {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.clock
+	}
+	none := clock()
+	if _, _, _, err := p.Read(t.Context(), board.Keys, 0); err != nil {
+		t.Fatal(err)
+	}
+	first := clock()
+	if d := time.Until(p.Now()).Abs(); first == none || d > time.Minute {
+		t.Errorf("behind a look the clock is %+v, and away from this machine's, which is the database's, by %s", first, d)
+	}
+	told := make(chan lease.Clock, 100)
+	defer p.Watch(board.Keys, func(context.Context, time.Time, int64, bool) { told <- clock() })()
+	if got := <-told; got == first {
+		t.Error("a watch does not read the clock")
+	}
 }
 
 // A host is told of what another one changes, also when its connection broke meanwhile; and is

@@ -32,6 +32,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/board"
 	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal/postgres"
@@ -75,6 +76,7 @@ type job struct {
 	Spread  bool     // sessions begin where there is less to do
 
 	Ahead    time.Duration   // of the wall clock of the others
+	Behind   time.Duration   // of this machine's clock, and of all programs here, behind that of the database
 	Waits    []time.Duration // for each, an agent like the buyer whose questions expire after that time
 	Spending stile.Spending
 	Idle     time.Duration // after which a session is given up; as the product has it where it is 0
@@ -122,8 +124,9 @@ func live(text string) error {
 		length = j.Lease
 	}
 	secret, old := j.secrets()
+	shared := at(store, j.Behind)
 	rt, err := stile.New(ctx, stile.Config{
-		Dir: j.Dir, Store: store, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens, Spending: j.Spending,
+		Dir: j.Dir, Store: shared, Agents: agents, IdleTimeout: j.idle(), Log: j.log(), Shared: j.Tokens, Spending: j.Spending,
 		Now:     func() time.Time { return time.Now().Add(j.Ahead) },
 		Cluster: stile.Cluster{Address: address, Lease: length, Version: j.Name, Secret: secret, OldSecrets: old},
 	})
@@ -135,7 +138,7 @@ func live(text string) error {
 		door.Hosts = []string{j.IP}
 	}
 	if j.Tokens {
-		toks, err := tokensOf(ctx, store, secret, old...)
+		toks, err := tokensOf(ctx, shared, secret, old...)
 		if err != nil {
 			return err
 		}
@@ -206,7 +209,7 @@ func (j job) agents() ([]*stile.Agent, error) {
 func waiting(wait time.Duration) string { return "buyer-" + wait.String() }
 
 // tokensOf opens the tokens of the cluster.
-func tokensOf(ctx context.Context, store *postgres.Store, secret []byte, old ...[]byte) (*access.Tokens, error) {
+func tokensOf(ctx context.Context, store interface{ Board() (board.Port, error) }, secret []byte, old ...[]byte) (*access.Tokens, error) {
 	b, err := store.Board()
 	if err != nil {
 		return nil, err

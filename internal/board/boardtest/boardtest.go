@@ -18,6 +18,8 @@ import (
 type Memory struct {
 	// Down, if not nil, is the error of every call.
 	Down func() error
+	// Clock, if not nil, is what the clock of the place shows.
+	Clock func() time.Time
 
 	mu       sync.Mutex
 	boards   map[string]*state
@@ -79,6 +81,14 @@ func (m *Memory) Reads() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reads
+}
+
+// Now implements board.Port.
+func (m *Memory) Now() time.Time {
+	if m.Clock == nil {
+		return time.Now()
+	}
+	return m.Clock()
 }
 
 // Change implements board.Port.

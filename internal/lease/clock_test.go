@@ -1,4 +1,4 @@
-package membership
+package lease
 
 import (
 	"testing"
@@ -10,6 +10,9 @@ import (
 func TestClock(t *testing.T) {
 	here, there := time.Unix(1000, 0), time.Unix(5000, 0) // of the host and of the database, at the start
 	var c Clock
+	if got := c.Now(here); got != here {
+		t.Errorf("before the first answer it shows %s", got)
+	}
 	for _, one := range []struct {
 		what             string
 		sent, said, came time.Duration // since the start, said by the database's clock
@@ -22,11 +25,11 @@ func TestClock(t *testing.T) {
 		{"the database's clock is put forward", 9 * time.Second, 19 * time.Second, 10 * time.Second, 19 * time.Second},
 		{"and back", 10 * time.Second, 10 * time.Second, 11 * time.Second, 11 * time.Second},
 	} {
-		c.Read(there.Add(one.said), here.Add(one.sent), here.Add(one.came))
-		if got := c.last.Load().now(here.Add(one.came)).Sub(there); got != one.want {
+		c = c.Read(there.Add(one.said), here.Add(one.sent), here.Add(one.came))
+		if got := c.Now(here.Add(one.came)).Sub(there); got != one.want {
 			t.Errorf("%s: the clock shows %s, want %s", one.what, got, one.want)
 		}
-		if got := c.last.Load().now(here.Add(one.came + time.Minute)).Sub(there); got != one.want+time.Minute {
+		if got := c.Now(here.Add(one.came + time.Minute)).Sub(there); got != one.want+time.Minute {
 			t.Errorf("%s: a minute later it shows %s", one.what, got)
 		}
 	}
