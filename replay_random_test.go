@@ -271,7 +271,7 @@ func (w *world) newAgent() *stile.Agent {
 	m.Quotas.ProgramWall, m.Quotas.GenerationWall = wall(20, 30000, 30000), wall(250, 300000, 300000)
 	m.Quotas.TurnWall, m.Quotas.RunWall = wall(400, 900000, 900000), wall(900, 3600000, 3600000)
 	m.Quotas.Gas = int64(w.pick(20_000, 100_000))
-	m.Quotas.Actions = int64(w.pick(4, 256, 256))
+	m.Quotas.Actions = int64(w.pick(4, 40, 40))
 	m.Quotas.Tokens = int64(w.pick(60, 200_000, 200_000))
 	m.Approval.Tools = map[string]messages.GateAnswer{"t.denied": messages.GateDeny, "t.read": messages.GateApprove, "t.dear": messages.GateConfirm}
 	if w.in(6) {
