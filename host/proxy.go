@@ -42,7 +42,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // A proxy passes one request of a client to the host that answers it: this one, or another over the
-// door for hosts. When the session has moved, or the other host is gone, it makes another attempt.
+// door for hosts. When the session has moved, or the other host is gone, it makes another attempt. It is
+// for one goroutine.
 type proxy struct {
 	c       *cluster
 	w       *forward.Response
@@ -50,19 +51,30 @@ type proxy struct {
 	body    []byte
 	next    http.Handler
 	pattern string
-	sid     string       // "" for a request whose path names no session
+	sid     string  // "" for a request whose path names no session
+	splice  *splice // of an answer for a client of OpenAI; or nil
+
+	// Which host is asked.
 	asks    bool         // who runs the session, before anything else
-	cut     bool         // the stream has ended, and it is not known where it goes on
-	resumed bool         // r is the one by which a stream goes on
-	slow    string       // which host has not taken it
-	away    string       // which host could not be reached
+	guessed bool         // a guess of who runs the session was tried
 	placed  bool         // it was looked where its session begins
 	named   bool         // the client names the session that it begins
 	wants   string       // what this host wants by it
-	leaves  bool         // the host that runs the session gives it up behind its turn
-	guessed bool         // a guess of who runs the session was tried
-	splice  *splice      // of an answer for a client of OpenAI; or nil
 	found   *misdirected // of the last attempt here
+
+	// How long the client waits.
+	began   time.Time
+	until   time.Time       // no attempt after that
+	stopped <-chan struct{} // closed when this host stops; nil once that gave the request its last attempts
+	leaves  bool            // the host that runs the session gives it up behind its turn
+
+	// What the client is told when no host answers.
+	slow string // which host has not taken it
+	away string // which host could not be reached
+
+	// Of a stream that a host did not write to its end.
+	cut     bool // it is not known where it goes on
+	resumed bool // r is the request by which it goes on
 }
 
 // outcome is what came of an attempt.
@@ -75,56 +87,77 @@ const (
 	cutOff            // a stream of events has ended before its end
 )
 
+// serve answers the request. For a client it makes attempts until one of them settles it, no host has
+// answered in time, or the client or this host goes; for another host one, since that one makes the next.
 func (t *proxy) serve() {
-	in := forwarded(t.r.Context())
-	began := time.Now()
-	until, leaving := began.Add(forwardPatience), t.c.s.leaving.Done()
-	for {
-		out := cutOff // still, until it is known where the stream goes on
-		if tried := time.Now(); !t.cut {
-			if out = t.attempt(in); time.Since(tried) > leastTaken { // a host had taken the request
-				until = later(until, time.Now().Add(forwardPatience))
-			}
-		}
-		switch {
-		case out == settled:
-			return
-		case in:
+	if forwarded(t.r.Context()) {
+		if t.locally() != settled {
 			t.back()
-			return
-		case out == unknown:
-			t.refuse(cmp.Or(t.slow, "the host that ran the session went away in the middle of the request") + ": look what came of it, and ask again")
-			return
-		case out == cutOff && !t.w.Streams():
-			panic(http.ErrAbortHandler)
-		case out == cutOff && !t.cut:
-			until, t.cut = time.Now().Add(forwardPatience), true
-			fallthrough
-		case out == cutOff:
-			t.cut = !t.resume()
 		}
-		if _, some := t.other(); !some && t.c.s.draining.Load() && out == elsewhere && !t.w.Begun() {
-			t.c.s.refuse(t.w, t.r, t.c.s.taking())
+		return
+	}
+	t.began = time.Now()
+	t.until, t.stopped = t.began.Add(forwardPatience), t.c.s.leaving.Done()
+	for !t.try() {
+		if !t.wait() {
 			return
-		}
-		pause, more := waits(began, until, time.Now(), t.leaves && out == elsewhere && leaving != nil)
-		if !more {
-			t.refuse(cmp.Or(t.slow, t.away, "no host runs the session at the moment"))
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-t.r.Context().Done():
-			t.refuse("the request has ended")
-			return
-		case <-leaving:
-			if t.w.Begun() || t.w.Streams() || following(t.r, t.pattern) || t.r.URL.Query().Has("stream") {
-				t.stops()
-				return
-			}
-			leaving, until = nil, time.Now().Add(lastAttempts) // what held it here has ended
 		}
 	}
+}
+
+// try makes an attempt, or asks once more where the stream goes on that was cut. It reports whether the
+// request is answered.
+func (t *proxy) try() bool {
+	if t.cut {
+		t.cut = !t.resume()
+		return false
+	}
+	tried := time.Now()
+	out := t.attempt()
+	if time.Since(tried) > leastTaken { // a host had taken the request
+		t.until = later(t.until, time.Now().Add(forwardPatience))
+	}
+	switch out {
+	case settled:
+		return true
+	case unknown:
+		t.refuse(cmp.Or(t.slow, "the host that ran the session went away in the middle of the request") + ": look what came of it, and ask again")
+		return true
+	case cutOff:
+		if !t.w.Streams() {
+			panic(http.ErrAbortHandler)
+		}
+		t.until, t.leaves = time.Now().Add(forwardPatience), false
+		t.cut = !t.resume()
+	case elsewhere:
+		if _, some := t.other(); !some && t.c.s.draining.Load() && !t.w.Begun() {
+			t.c.s.refuse(t.w, t.r, t.c.s.taking())
+			return true
+		}
+	}
+	return false
+}
+
+// wait waits until the next attempt. It reports false, and has told the client why, when there is none.
+func (t *proxy) wait() bool {
+	pause, more := pauseOf(t.began, t.until, time.Now(), t.leaves && t.stopped != nil)
+	if !more {
+		t.refuse(cmp.Or(t.slow, t.away, "no host runs the session at the moment"))
+		return false
+	}
+	select {
+	case <-time.After(pause):
+	case <-t.r.Context().Done():
+		t.refuse("the request has ended")
+		return false
+	case <-t.stopped:
+		if t.w.Begun() || t.w.Streams() || following(t.r, t.pattern) || t.r.URL.Query().Has("stream") {
+			t.stops()
+			return false
+		}
+		t.stopped, t.until = nil, time.Now().Add(lastAttempts) // what held it here has ended
+	}
+	return true
 }
 
 // back gives the request back to the host that forwarded it, which goes on from here.
@@ -135,9 +168,9 @@ func (t *proxy) back() {
 	forward.Refuse(t.w, t.found.erased)
 }
 
-// waits tells how long a request waits for its next attempt, and whether there is one: up to a
+// pauseOf returns how long a request waits for its next attempt, and whether there is one: up to a
 // time; and longer for a host that leaves, and gives its session up behind the turn.
-func waits(began, until, now time.Time, leaves bool) (pause time.Duration, more bool) {
+func pauseOf(began, until, now time.Time, leaves bool) (pause time.Duration, more bool) {
 	if leaves {
 		return drainPause, now.Sub(began) < drainPatience
 	}
@@ -181,53 +214,66 @@ func (t *proxy) leaving(why string) {
 	_, _ = t.w.ResponseWriter.Write([]byte("event: leaving\ndata: " + string(data) + "\n\n")) // a client that is gone reads nothing
 }
 
-// attempt makes one attempt.
-func (t *proxy) attempt(in bool) outcome {
-	s := t.c.s
-	if in {
-		return t.locally()
-	}
+// attempt makes one attempt: at the host where the session is to begin, at the one that is guessed to run
+// it, or at the one that is known to.
+func (t *proxy) attempt() outcome {
 	if out, done := t.place(); done {
 		return out
 	}
-	if t.sid == "" && !s.draining.Load() {
+	if t.sid == "" && !t.c.s.draining.Load() {
 		return t.locally()
 	}
-	if t.pattern == submitPattern && !t.guessed && !t.resumed && !s.draining.Load() {
-		t.guessed = true // a host takes a submit with the session's lease alone: a wrong guess does nothing
-		if p, ok := t.c.owners.guess(t.sid, s.rt.Peers()); ok {
-			if out := t.at(p); out != elsewhere {
-				return out
-			}
-			t.c.owners.forget(t.sid)
-		}
+	if out, done := t.guess(); done {
+		return out
 	}
+	if to, another := t.target(); another {
+		return t.at(to)
+	}
+	return t.locally()
+}
+
+// guess makes a submit's first attempt at the host that took the last one of the session, if it is known. A
+// host takes a submit with the session's lease alone, so a wrong guess does nothing.
+func (t *proxy) guess() (out outcome, done bool) {
+	if t.pattern != submitPattern || t.guessed || t.resumed || t.c.s.draining.Load() {
+		return elsewhere, false
+	}
+	t.guessed = true
+	to, ok := t.c.owners.guess(t.sid, t.c.s.rt.Peers())
+	if !ok {
+		return elsewhere, false
+	}
+	if out = t.at(to); out == elsewhere {
+		t.c.owners.forget(t.sid)
+	}
+	return out, out != elsewhere
+}
+
+// target returns the host that is to answer. another is false where this one does without its door: a
+// stream that goes on comes over the door of whichever host writes it.
+func (t *proxy) target() (to stile.Peer, another bool) {
+	s := t.c.s
 	if t.sid != "" && (t.asks || t.resumed) {
-		owner, ok, err := s.rt.Owner(t.r.Context(), t.sid)
-		t.leaves = err == nil && ok && (owner.Draining || owner.Self && s.draining.Load())
-		switch {
-		case err != nil:
-		case ok && !owner.Self:
-			return t.at(owner)
-		case ok && t.resumed: // over the own door, as from another host
-			return t.at(owner)
-		case ok:
-			return t.locally()
+		owner, held, err := s.rt.Owner(t.r.Context(), t.sid)
+		held = held && err == nil
+		t.leaves = held && (owner.Draining || owner.Self && s.draining.Load())
+		if held {
+			return owner, !owner.Self || t.resumed
 		}
 	}
 	if s.draining.Load() || s.rt.Draining() {
 		if p, ok := t.other(); ok {
-			return t.at(p)
+			return p, true
 		}
 	}
 	if t.resumed {
 		for _, p := range s.rt.Peers() {
 			if p.Self {
-				return t.at(p)
+				return p, true
 			}
 		}
 	}
-	return t.locally()
+	return stile.Peer{}, false
 }
 
 // other is a host that takes sessions, while this one does not.
@@ -272,28 +318,7 @@ func (t *proxy) at(to stile.Peer) outcome {
 	defer done()
 	resp, err := c.client.Send(c.client.Request(ctx, t.r, t.body, to, t.wants))
 	if err != nil {
-		if t.r.Context().Err() == nil {
-			c.spread.avoid(to.ID, time.Now())
-		}
-		if errors.Is(err, forward.ErrSlow) {
-			t.slow = "the host that runs the session, " + to.Address + ", has not taken the request within " + forward.TakeWait.String()
-		}
-		if errors.Is(err, forward.ErrSilent) {
-			t.slow = "the host that runs the session, " + to.Address + ", gives no sign of life"
-		}
-		var op *net.OpError
-		switch {
-		case t.r.Context().Err() != nil:
-			return elsewhere // the client has gone
-		case t.slow != "" && isAnswer(t.pattern) && !t.placeable():
-			return unknown // if it takes the request after all, it ends the run with it
-		case errors.As(err, &op) && op.Op == "dial":
-			t.away = "the host that runs the session, " + to.Address + ", cannot be reached"
-			return elsewhere
-		case t.repeatable():
-			return elsewhere
-		}
-		return unknown
+		return t.unanswered(to, err)
 	}
 	defer resp.Body.Close()
 	if _, ok := forward.HasMoved(resp); ok {
@@ -305,8 +330,41 @@ func (t *proxy) at(to stile.Peer) outcome {
 	return t.copied(ctx, resp)
 }
 
+// unanswered returns what came of an attempt at a host that gave no answer.
+func (t *proxy) unanswered(to stile.Peer, err error) outcome {
+	if t.r.Context().Err() != nil {
+		return elsewhere // the client has gone
+	}
+	t.c.spread.avoid(to.ID, time.Now())
+	switch host := "the host that runs the session, " + to.Address; {
+	case errors.Is(err, forward.ErrSlow):
+		t.slow = host + ", has not taken the request within " + forward.TakeWait.String()
+	case errors.Is(err, forward.ErrSilent):
+		t.slow = host + ", gives no sign of life"
+	}
+	var op *net.OpError
+	switch {
+	case t.slow != "" && isAnswer(t.pattern) && !t.placeable():
+		return unknown // if it takes the request after all, it ends the run with it
+	case errors.As(err, &op) && op.Op == "dial":
+		t.away = "the host that runs the session, " + to.Address + ", cannot be reached"
+		return elsewhere
+	case t.repeatable():
+		return elsewhere
+	}
+	return unknown
+}
+
 // repeatable reports whether a request does no more when it is made twice.
 func (t *proxy) repeatable() bool {
-	return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead || t.pattern == submitPattern ||
-		isAnswer(t.pattern) && t.r.Header.Get(keyHeader) != "" || t.pattern == beginPattern && t.r.Header.Get(keyHeader) != "" && !t.named || t.placeable()
+	hasKey := t.r.Header.Get(keyHeader) != ""
+	switch {
+	case t.r.Method == http.MethodGet, t.r.Method == http.MethodHead, t.pattern == submitPattern:
+		return true
+	case isAnswer(t.pattern):
+		return hasKey
+	case t.pattern == beginPattern && hasKey && !t.named:
+		return true
+	}
+	return t.placeable()
 }

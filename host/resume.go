@@ -154,7 +154,7 @@ func (t *proxy) submitted() (v runView, ok bool) {
 	r.URL = &url.URL{Path: t.r.URL.Path}
 	var answer forward.Recorder
 	again := &proxy{c: t.c, w: forward.NewResponse(&answer), r: r, body: t.body, next: t.next, pattern: submitPattern, sid: t.sid, asks: true, resumed: true}
-	if again.attempt(false) != settled || answer.Status != http.StatusAccepted {
+	if again.attempt() != settled || answer.Status != http.StatusAccepted {
 		return v, false
 	}
 	return v, json.Unmarshal(answer.Body.Bytes(), &v) == nil

@@ -23,7 +23,7 @@ func TestWaits(t *testing.T) {
 		{drainPatience - 1, true, drainPause, true},
 		{drainPatience, true, drainPause, false},
 	} {
-		if pause, more := waits(began, until, began.Add(c.after), c.leaves); more != c.more || more && pause != c.pause {
+		if pause, more := pauseOf(began, until, began.Add(c.after), c.leaves); more != c.more || more && pause != c.pause {
 			t.Errorf("after %v, leaves %v: %v, %v", c.after, c.leaves, pause, more)
 		}
 	}
