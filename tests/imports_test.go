@@ -69,7 +69,7 @@ var layers = []struct {
 	{"shells", []string{"internal/calls", "supervisor", "actors/...", "internal/hub", "internal/compiled", "internal/intake", "internal/pool", "internal/load", "internal/wake", "internal/program", "internal/history", "internal/reply", "internal/attempt", "internal/relics", "internal/feedvalues", "internal/directory", "internal/talk", "internal/membership"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/simple", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
 	{"facade", []string{""}},
-	{"doors", []string{"host/...", "clients/...", "bench/...", "internal/certtest", "internal/pagetest", "examples", "stiletest"}},
+	{"doors", []string{"host/...", "clients/...", "bench/...", "internal/promptview", "internal/certtest", "internal/pagetest", "examples", "stiletest"}},
 	{"proofs", []string{"internal/sim", "internal/conform"}},
 	{"command", []string{"cmd/..."}},
 	{"outside", []string{"tests/...", "examples/...", "docs/..."}}, // as an embedder would
@@ -233,6 +233,7 @@ var forbidden = []edge{
 		from: []string{"host/internal/responses"}, to: append([]string{"<facade>", "<doors>", "*foreign*"}, outsideWorld...), except: []string{"github.com/google/uuid"},
 		reason: "a protocol is translated without sessions and without a network: the host serves it",
 	},
+	{from: []string{"internal/promptview"}, to: []string{"<doors>"}, reason: "what the host and the command share is below both"},
 	{
 		from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./internal/telemetry", "./manifest", "<shells>", "<assembly>", "<facade>", "<doors>", "<command>", "<outside>"},
 		reason: "proofs check the pure rooms and the journal against the specification",

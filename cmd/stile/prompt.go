@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/promptview"
 	"github.com/seed14be6753/stile/internal/textdiff"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// promptOptions are the flags of sessions prompt.
 type promptOptions struct {
 	at                  remoteFlags
 	remote              bool
@@ -67,82 +66,6 @@ Go are named by --manifest where they have one.`,
 	return cmd
 }
 
-// promptJSON is a request as JSON: as the route of a host has it.
-type promptJSON struct {
-	Run      int64           `json:"run"`
-	Turn     int64           `json:"turn"`
-	Seq      int64           `json:"seq"`
-	At       time.Time       `json:"at"`
-	Provider string          `json:"provider"`
-	Model    string          `json:"model"`
-	Options  json.RawMessage `json:"options,omitempty"`
-	Exact    bool            `json:"exact"`
-	Why      string          `json:"why,omitempty"`
-	Messages []messageJSON   `json:"messages"`
-	Tools    []toolJSON      `json:"tools,omitempty"`
-	Reply    *replyJSON      `json:"reply,omitempty"`
-}
-
-type messageJSON struct {
-	Role   string          `json:"role"`
-	Text   string          `json:"text"`
-	Native json.RawMessage `json:"native,omitempty"` // what was sent in place of the text
-}
-
-type toolJSON struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Schema      json.RawMessage `json:"schema,omitempty"`
-}
-
-type replyJSON struct {
-	Finish string         `json:"finish"`
-	Usage  messages.Usage `json:"usage"`
-	Cost   int64          `json:"cost_micro_usd,omitempty"`
-	Error  string         `json:"error,omitempty"`
-	Text   string         `json:"text"`
-	Lost   string         `json:"lost,omitempty"`
-}
-
-func promptJSONOf(p *stile.Prompt) promptJSON {
-	v := promptJSON{
-		Run: p.Run, Turn: p.Turn, Seq: p.Seq, At: p.At.UTC(), Provider: p.Request.Provider, Model: p.Request.Model,
-		Options: raw(p.Request.Options), Exact: p.Exact, Why: p.Why, Messages: []messageJSON{},
-	}
-	for _, m := range p.Messages {
-		own := messageJSON{Role: string(m.Role), Text: m.Text}
-		if len(p.Tools) > 0 {
-			own.Native = raw(m.Native)
-		}
-		v.Messages = append(v.Messages, own)
-	}
-	for _, t := range p.Tools {
-		v.Tools = append(v.Tools, toolJSON{t.Name, t.Description, raw(t.Schema)})
-	}
-	if b := p.Ended; b != nil {
-		v.Reply = &replyJSON{Finish: string(b.Finish), Usage: b.Usage, Cost: b.CostUSD, Error: b.Error, Text: string(p.Reply), Lost: p.Lost}
-	}
-	return v
-}
-
-func raw(text string) json.RawMessage {
-	if !json.Valid([]byte(text)) {
-		return nil
-	}
-	return json.RawMessage(text)
-}
-
-func (v *promptJSON) text() string {
-	ms := make([]messages.Message, len(v.Messages))
-	for i, m := range v.Messages {
-		ms[i] = messages.Message{Role: messages.Role(m.Role), Text: m.Text}
-		if len(m.Native) > 0 {
-			ms[i].Text = string(m.Native)
-		}
-	}
-	return (&stile.Prompt{Messages: ms}).Text()
-}
-
 // sessionsPrompt shows one request, or all of a turn as JSON.
 func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) error {
 	for flag, n := range map[string]int64{"--turn": o.turn, "--request": o.request, "--diff": o.diff} {
@@ -156,7 +79,7 @@ func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) 
 	}
 	if o.json {
 		return a.writeJSON(struct {
-			Requests []promptJSON `json:"requests"`
+			Requests []promptview.PromptView `json:"requests"`
 		}{prompts})
 	}
 	one, err := requestOf(prompts, o.request)
@@ -179,7 +102,7 @@ func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) 
 			return a.diffReplies(p, one, other, head)
 		}
 		p.line(dim, "prompt", head+", "+exactly(one)+", beside turn "+fmt.Sprint(o.diff)+", "+exactly(other))
-		p.print(a.shown(textdiff.Unified(other.text(), one.text(), diffAround)))
+		p.print(a.shown(textdiff.Unified(other.Text(), one.Text(), diffAround)))
 		return p.err
 	}
 	p.line(dim, "prompt", head+", "+count(int64(len(one.Messages)), "message")+", "+exactly(one))
@@ -189,12 +112,12 @@ func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) 
 	for _, t := range one.Tools {
 		p.line(dim, "tool", a.shown(t.Name+" "+string(t.Schema)+" "+t.Description))
 	}
-	p.print(a.shown(one.text()))
+	p.print(a.shown(one.Text()))
 	return p.err
 }
 
 // showReply shows what came back, as it came.
-func (a *app) showReply(p *printer, one *promptJSON, head string) error {
+func (a *app) showReply(p *printer, one *promptview.PromptView, head string) error {
 	if one.Reply == nil {
 		p.line(dim, "reply", head+", none is recorded")
 		return p.err
@@ -215,9 +138,9 @@ func (a *app) showReply(p *printer, one *promptJSON, head string) error {
 }
 
 // diffReplies shows how the reply of one request differs from that of the other.
-func (a *app) diffReplies(p *printer, one, other *promptJSON, head string) error {
+func (a *app) diffReplies(p *printer, one, other *promptview.PromptView, head string) error {
 	var texts [2]string
-	for i, v := range []*promptJSON{other, one} {
+	for i, v := range []*promptview.PromptView{other, one} {
 		switch {
 		case v.Reply == nil:
 			return messages.Errorf(messages.ErrNotFound, "no reply is recorded of turn %d", v.Turn)
@@ -236,7 +159,7 @@ func (a *app) diffReplies(p *printer, one, other *promptJSON, head string) error
 	return p.err
 }
 
-func exactly(v *promptJSON) string {
+func exactly(v *promptview.PromptView) string {
 	if v.Exact {
 		return "exact"
 	}
@@ -251,7 +174,7 @@ func (a *app) shown(s string) string {
 	return s
 }
 
-func requestOf(all []promptJSON, n int64) (*promptJSON, error) {
+func requestOf(all []promptview.PromptView, n int64) (*promptview.PromptView, error) {
 	switch {
 	case n > int64(len(all)):
 		return nil, configError("--request", fmt.Sprintf("the turn has %s", count(int64(len(all)), "request")))
@@ -262,14 +185,14 @@ func requestOf(all []promptJSON, n int64) (*promptJSON, error) {
 }
 
 // prompts are the requests of a turn, 0 for the last one that has some: at least one.
-func (a *app) prompts(ctx context.Context, name string, o promptOptions, turn int64) (out []promptJSON, err error) {
+func (a *app) prompts(ctx context.Context, name string, o promptOptions, turn int64) (out []promptview.PromptView, err error) {
 	if o.remote {
 		r, id, err := a.remote(o.at, name)
 		if err != nil {
 			return nil, err
 		}
 		var answer struct {
-			Requests []promptJSON `json:"requests"`
+			Requests []promptview.PromptView `json:"requests"`
 		}
 		at := "last"
 		if turn > 0 {
@@ -301,7 +224,7 @@ func (a *app) prompts(ctx context.Context, name string, o promptOptions, turn in
 		}
 		all, err := ar.Prompts(ctx, head.Inc, agent, turn)
 		for i := range all {
-			out = append(out, promptJSONOf(&all[i]))
+			out = append(out, promptview.Of(&all[i], true))
 		}
 		return err
 	})

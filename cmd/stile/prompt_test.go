@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/seed14be6753/stile/internal/promptview"
 )
 
 func TestSessionsPrompt(t *testing.T) {
@@ -32,8 +34,8 @@ func TestSessionsPrompt(t *testing.T) {
 	if strings.Contains(diff, "\n-") {
 		t.Errorf("nothing was taken out:\n%s", diff)
 	}
-	var all struct{ Requests []promptJSON }
-	if err := json.Unmarshal([]byte(show("--json")), &all); err != nil || len(all.Requests) != 1 || !all.Requests[0].Exact || all.Requests[0].Reply == nil || all.Requests[0].text() == "" {
+	var all struct{ Requests []promptview.PromptView }
+	if err := json.Unmarshal([]byte(show("--json")), &all); err != nil || len(all.Requests) != 1 || !all.Requests[0].Exact || all.Requests[0].Reply == nil || all.Requests[0].Text() == "" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	for _, c := range []struct {
