@@ -31,7 +31,7 @@ type cluster struct {
 	proofs forward.Verifier
 	client *forward.Client
 	spread *spread // nil where sessions begin here
-	owners guesses
+	owners forward.Guesses
 }
 
 func (s *Server) newCluster() (*cluster, error) {

@@ -70,8 +70,8 @@ func (c *cluster) door() http.Handler {
 			return
 		}
 		if !isSocket(r) { // its answer comes at once
-			t := newTaken(w)
-			defer t.end()
+			t := forward.NewTaken(w)
+			defer t.End()
 			w = t
 		}
 		_, pattern := c.s.mux.Handler(r)

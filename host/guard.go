@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/internal/conns"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			h.Set("Connection", "close") // or its client uses it for a request while this host closes it
 		}
 		switch {
-		case !framed(h, r):
+		case !conns.Framed(h, r):
 			s.refuse(w, r, refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on"))
 			return
 		case !forwarded(r.Context()) && !s.mine(r.Host):
@@ -70,7 +71,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, note))
 		known, err := s.enter(r, pattern)
 		if p, ok := knownAs(known); err == nil && ok {
-			if !shown(r.Context(), p.tenant) {
+			if !conns.Shown(r.Context(), p.tenant) {
 				h.Set("Connection", "close")
 			}
 			if err = s.pace(r.Context(), p); err == nil && s.rt.ReadOnly() && changes(r) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/host/internal/conns"
 	"github.com/seed14be6753/stile/host/internal/page"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/webhook"
@@ -328,11 +329,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	}
 	srv := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog: zap.NewStdLog(s.log.Named("http")), ConnContext: withPeer,
+		ErrorLog: zap.NewStdLog(s.log.Named("http")), ConnContext: conns.WithConn,
 	}
-	bounded := listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
-	bounded.plain = s.cfg.Certificate == nil
-	l = bounded
+	l = conns.Listen(l, conns.Bounds{Most: cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections), Fair: fairness, Plain: s.cfg.Certificate == nil})
 	defer s.beats()()
 	s.tellHead()
 	defer s.tellHead()

@@ -239,12 +239,12 @@ func (t *proxy) guess() (out outcome, done bool) {
 		return elsewhere, false
 	}
 	t.guessed = true
-	to, ok := t.c.owners.guess(t.sid, t.c.s.rt.Peers())
+	to, ok := t.c.owners.Guess(t.sid, t.c.s.rt.Peers())
 	if !ok {
 		return elsewhere, false
 	}
 	if out = t.at(to); out == elsewhere {
-		t.c.owners.forget(t.sid)
+		t.c.owners.Forget(t.sid)
 	}
 	return out, out != elsewhere
 }
@@ -325,7 +325,7 @@ func (t *proxy) at(to stile.Peer) outcome {
 		return elsewhere
 	}
 	if t.pattern == submitPattern && resp.StatusCode < http.StatusMultipleChoices {
-		c.owners.learn(t.sid, to.ID)
+		c.owners.Learn(t.sid, to.ID)
 	}
 	return t.copied(ctx, resp)
 }

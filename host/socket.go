@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/host/internal/conns"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -67,7 +68,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	}
 	s.tasks.Add(1) // the HTTP server does not know of it any more
 	defer s.tasks.Done()
-	unframe(r.Context())
+	conns.Unframe(r.Context())
 	conn, err := accept(w, r)
 	if err != nil {
 		s.log.Info("a WebSocket was not opened", zap.Error(err)) // the client has been told

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/host/internal/conns"
 	"github.com/seed14be6753/stile/host/internal/forward"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -93,7 +94,7 @@ func (a *socketAnswer) WriteHeader(status int) {
 // open opens the WebSocket.
 func (a *socketAnswer) open() {
 	a.s.tasks.Add(1) // the HTTP server does not know of it any more
-	unframe(a.r.Context())
+	conns.Unframe(a.r.Context())
 	conn, err := accept(a.w, a.r)
 	if err != nil {
 		a.s.tasks.Done()

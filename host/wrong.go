@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/host/internal/conns"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -126,7 +126,7 @@ func (s *Server) turnedAway(h http.Header, r *http.Request, err error) error {
 	if why == "missing" || why == "unavailable" {
 		return err
 	}
-	from := originOf(r.RemoteAddr)
+	from := conns.OriginOf(r.RemoteAddr)
 	pause, ok, tell := s.wrong.show(from, slow, time.Now())
 	if tell > 0 {
 		s.log.Warn("tokens are refused", zap.Stringer("peer", from), zap.String("reason", why), zap.Int("since_told", tell))
@@ -152,13 +152,4 @@ func (s *Server) wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-s.leaving.Done():
 	}
-}
-
-// originOf is origin of an address as a request has it.
-func originOf(remote string) netip.Prefix {
-	addr, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return origin(nil)
-	}
-	return origin(net.TCPAddrFromAddrPort(addr))
 }

@@ -233,6 +233,10 @@ var forbidden = []edge{
 		from: []string{"host/internal/responses"}, to: append([]string{"<facade>", "<doors>", "*foreign*"}, outsideWorld...), except: []string{"github.com/google/uuid"},
 		reason: "a protocol is translated without sessions and without a network: the host serves it",
 	},
+	{
+		from: []string{"host/internal/conns"}, to: []string{"<words>", "<facade>", "<doors>", "*foreign*"},
+		reason: "connections are bounded before anything is known of who calls, and for what",
+	},
 	{from: []string{"internal/promptview"}, to: []string{"<doors>"}, reason: "what the host and the command share is below both"},
 	{
 		from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./internal/telemetry", "./manifest", "<shells>", "<assembly>", "<facade>", "<doors>", "<command>", "<outside>"},

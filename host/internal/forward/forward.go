@@ -1,5 +1,7 @@
-// Package forward is how a host of a cluster has another one answer a request: a Client sends it, with
-// a proof that a Verifier checks, and a Response passes on what came of one or several attempts.
+// Package forward is how a host of a cluster has another one answer a request. Guesses and Place say which
+// host is asked. A Client sends the request with a proof, which the Verifier of the other host checks; a
+// Taken says there that the answer is under way. A Response passes on to the client what came of one
+// attempt or several.
 //
 // The proof is a code over the head of the request and the digest of its body, made with a secret that
 // the hosts share. It is checked before any of the body is read.

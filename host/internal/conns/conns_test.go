@@ -1,4 +1,4 @@
-package host
+package conns
 
 import (
 	"bufio"
@@ -13,6 +13,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+)
+
+// The times of a host's server.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	keepAlive     = 2 * time.Minute
 )
 
 // pipes is a listener whose connections are in memory, and say where they come from.
@@ -42,27 +49,27 @@ func (c placed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.from) }
 // strangers is a server that knows the bearer of a tenant's name, and clients of it.
 type strangers struct {
 	*pipes
-	t     *testing.T
-	peers *peers
-	end   func()
+	t        *testing.T
+	listener *Listener
+	end      func()
 }
 
 // serveStrangers serves within the bubble of a test; end ends it.
 func serveStrangers(t *testing.T, most int) *strangers {
 	t.Helper()
 	s := &strangers{t: t, pipes: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
-	s.peers = listenTo(s.pipes, most)
+	s.listener = Listen(s.pipes, Bounds{Most: most, Fair: 4})
 	srv := &http.Server{
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, ConnContext: withPeer,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, ConnContext: WithConn,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, tenant, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && !shown(r.Context(), tenant) {
+			if _, tenant, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && !Shown(r.Context(), tenant) {
 				w.Header().Set("Connection", "close")
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
 		}),
 	}
 	served := make(chan error)
-	go func() { served <- srv.Serve(s.peers) }()
+	go func() { served <- srv.Serve(s.listener) }()
 	s.end = func() {
 		if err := srv.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
@@ -111,8 +118,8 @@ func gone(c net.Conn) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// A peer that takes all connections, with half headers or idle ones, keeps nobody out:
-// neither who has a token nor another stranger.
+// A peer that takes all connections, with half headers or idle ones, keeps no other peer out, with
+// a token or without.
 func TestStrangersLeaveRoom(t *testing.T) {
 	for name, begin := range map[string]func(net.Conn) error{
 		"half headers": func(c net.Conn) error { return say(c, "GET / HTTP/1.1\r\nHost: x\r\nX-Half") },
@@ -151,8 +158,8 @@ func TestStrangersLeaveRoom(t *testing.T) {
 						left++
 					}
 				}
-				if left != s.peers.perPeer {
-					t.Errorf("the peer has %d connections, want %d", left, s.peers.perPeer)
+				if left != s.listener.perPeer {
+					t.Errorf("the peer has %d connections, want %d", left, s.listener.perPeer)
 				}
 				time.Sleep(strangerTime)
 				synctest.Wait()
@@ -174,7 +181,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
-// Peers of many addresses, none beyond its bound, keep nobody out either.
+// Peers of many addresses, none beyond its bound, keep no other peer out either.
 func TestManyStrangersLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveStrangers(t, 50)
@@ -225,7 +232,7 @@ func TestKnownPeersHaveTime(t *testing.T) {
 func TestStrangersWithoutDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipes{conns: make(chan net.Conn, 1), done: make(chan struct{})}
-		p := listenTo(l, 50)
+		p := Listen(l, Bounds{Most: 50, Fair: 4})
 		defer p.Close()
 		here, there := net.Pipe()
 		defer here.Close()
@@ -241,7 +248,7 @@ func TestStrangersWithoutDeadline(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
-		if !shown(withPeer(t.Context(), c), "acme") {
+		if !Shown(WithConn(t.Context(), c), "acme") {
 			t.Error("a tenant may not keep its first connection")
 		}
 		read := make(chan error, 1)
@@ -294,12 +301,12 @@ func TestConnectionsOfATenant(t *testing.T) {
 // Peers are told apart by address, those of IPv6 by the network of a subscriber.
 func TestOrigin(t *testing.T) {
 	at := func(ip string) netip.Prefix {
-		return origin(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), 1)))
+		return Origin(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), 1)))
 	}
 	if at("192.0.2.1") != at("::ffff:192.0.2.1") || at("2001:db8::1") != at("2001:db8::ffff:1") || at("fe80::1%eth0") != at("fe80::2%eth1") {
 		t.Error("one peer has two names")
 	}
-	if at("192.0.2.1") == at("192.0.2.2") || at("2001:db8:0:1::1") == at("2001:db8:0:2::1") || at("::1") == at("127.0.0.1") || origin(&net.UnixAddr{}) == at("127.0.0.1") {
+	if at("192.0.2.1") == at("192.0.2.2") || at("2001:db8:0:1::1") == at("2001:db8:0:2::1") || at("::1") == at("127.0.0.1") || Origin(&net.UnixAddr{}) == at("127.0.0.1") {
 		t.Error("two peers have one name")
 	}
 }

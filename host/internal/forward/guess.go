@@ -1,4 +1,4 @@
-package host
+package forward
 
 import (
 	"sync"
@@ -9,17 +9,18 @@ import (
 // maxGuesses bounds how many sessions' owners a host remembers.
 const maxGuesses = 4096
 
-// guesses remembers which host has answered for a session, so that the next submit goes there without
+// Guesses remembers which host has answered for a session, so that the next submit goes there without
 // a question to the database. A guess proves nothing: a host that is asked for a session which another
-// one runs says so, and the database is asked then. Its methods are safe for concurrent use.
-type guesses struct {
+// one runs says so, and the database is asked then. The zero value has none. Its methods are safe for
+// concurrent use.
+type Guesses struct {
 	mu sync.Mutex
 	of map[string]string // id of a host by SID
 }
 
-// guess returns the live host that has last answered for a session, if that is another one than this
+// Guess returns the live host that has last answered for a session, if that is another one than this
 // and takes sessions.
-func (g *guesses) guess(sid string, peers []stile.Peer) (stile.Peer, bool) {
+func (g *Guesses) Guess(sid string, peers []stile.Peer) (stile.Peer, bool) {
 	g.mu.Lock()
 	id := g.of[sid]
 	g.mu.Unlock()
@@ -34,8 +35,8 @@ func (g *guesses) guess(sid string, peers []stile.Peer) (stile.Peer, bool) {
 	return stile.Peer{}, false
 }
 
-// learn remembers that a host has answered for a session.
-func (g *guesses) learn(sid, id string) {
+// Learn remembers that a host has answered for a session.
+func (g *Guesses) Learn(sid, id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.of[sid]; !known && len(g.of) >= maxGuesses {
@@ -50,8 +51,8 @@ func (g *guesses) learn(sid, id string) {
 	g.of[sid] = id
 }
 
-// forget drops the guess of a session.
-func (g *guesses) forget(sid string) {
+// Forget drops the guess of a session.
+func (g *Guesses) Forget(sid string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.of, sid)

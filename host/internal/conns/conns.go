@@ -1,4 +1,18 @@
-package host
+// Package conns bounds what the peers of a host's listener take of it, and finds where each of their
+// requests ends.
+//
+// A connection that has shown a token is its holder's, for whom a tenant's limits are. Those of strangers
+// are bounded by the address they come from, have little time, and go when the host is full: the one that
+// has said nothing for the longest makes room for the next.
+//
+// Invariants:
+//   - a connection counts as a stranger's, as a tenant's, or as none, and never as two;
+//   - a peer that takes all connections keeps no other peer out for longer than grace;
+//   - no request begins within another: one with two ends is refused, and one that is chunked is the
+//     last of its connection.
+//
+// It knows no tokens: the host says which connection has shown one.
+package conns
 
 import (
 	"container/list"
@@ -11,13 +25,8 @@ import (
 	"time"
 )
 
-// Connections of peers that have shown no token. One that has is its holder's, for whom
-// Limits are; the others are all that a stranger can take of the host. They are bounded by
-// the address they come from, have little time, and go when the host is full: the one
-// that has said nothing for the longest makes room for the next.
-
 const (
-	// grace is how long a connection without a token has in any case. Who has one
+	// grace is how long a connection without a token has in any case. A caller with a token
 	// shows it with the first request.
 	grace = time.Second
 	// strangerTime is how long a connection without a token may wait for bytes: of a
@@ -29,26 +38,33 @@ const (
 	mostOfStrangers   = 512
 )
 
-// peers is a listener that counts. Its methods are safe for concurrent use.
-type peers struct {
+// Bounds are those of a Listener.
+type Bounds struct {
+	Most  int  // connections at once
+	Fair  int  // connections that a tenant may have for each that is free
+	Plain bool // connections are not of TLS, and are read along
+}
+
+// Listener is a listener that counts. Its methods are safe for concurrent use.
+type Listener struct {
 	net.Listener
-	max, perPeer int
-	plain        bool // connections are not of TLS, and are read along
+	bounds  Bounds
+	perPeer int // connections of strangers at one origin
 
 	mu        sync.Mutex
 	room      *sync.Cond // a connection has gone, or the listener
 	open      int
-	strangers *list.List                   // of *peerConn without a token, the oldest first
-	of        map[netip.Prefix][]*peerConn // the same, by where they come from
-	tenants   map[string]int               // the others, by tenant
+	strangers *list.List               // of *conn without a token, the oldest first
+	of        map[netip.Prefix][]*conn // the same, by where they come from
+	tenants   map[string]int           // the others, by tenant
 	closed    bool
 }
 
-// listenTo bounds the connections of a listener to max.
-func listenTo(l net.Listener, most int) *peers {
-	p := &peers{
-		Listener: l, max: most, perPeer: min(max(most/strangersShare, fewestOfStrangers), mostOfStrangers),
-		strangers: list.New(), of: map[netip.Prefix][]*peerConn{}, tenants: map[string]int{},
+// Listen bounds the connections of a listener.
+func Listen(l net.Listener, b Bounds) *Listener {
+	p := &Listener{
+		Listener: l, bounds: b, perPeer: min(max(b.Most/strangersShare, fewestOfStrangers), mostOfStrangers),
+		strangers: list.New(), of: map[netip.Prefix][]*conn{}, tenants: map[string]int{},
 	}
 	p.room = sync.NewCond(&p.mu)
 	return p
@@ -56,25 +72,25 @@ func listenTo(l net.Listener, most int) *peers {
 
 // Accept implements net.Listener. When the host is full it waits for a connection to end,
 // or for one without a token to have had its time.
-func (p *peers) Accept() (net.Conn, error) {
+func (p *Listener) Accept() (net.Conn, error) {
 	for {
-		conn, err := p.Listener.Accept()
+		raw, err := p.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &peerConn{Conn: conn, peers: p, from: origin(conn.RemoteAddr()), since: time.Now()}
-		if p.plain {
+		c := &conn{Conn: raw, listener: p, from: Origin(raw.RemoteAddr()), since: time.Now()}
+		if p.bounds.Plain {
 			c.heads = newFraming()
 		}
 		if p.take(c) {
 			return c, nil
 		}
-		_ = conn.Close() // the listener has closed: the next Accept says so
+		_ = raw.Close() // the listener has closed: the next Accept says so
 	}
 }
 
 // Close implements net.Listener.
-func (p *peers) Close() error {
+func (p *Listener) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.room.Broadcast()
@@ -83,12 +99,12 @@ func (p *peers) Close() error {
 }
 
 // take counts a connection; false when the listener has closed meanwhile.
-func (p *peers) take(c *peerConn) bool {
+func (p *Listener) take(c *conn) bool {
 	p.mu.Lock()
-	for p.open >= p.max && !p.closed {
+	for p.open >= p.bounds.Most && !p.closed {
 		if oldest := p.strangers.Front(); oldest != nil {
-			if left := grace - time.Since(oldest.Value.(*peerConn).since); left <= 0 {
-				p.end(oldest.Value.(*peerConn))
+			if left := grace - time.Since(oldest.Value.(*conn).since); left <= 0 {
+				p.end(oldest.Value.(*conn))
 				continue
 			} else {
 				t := time.AfterFunc(left, func() {
@@ -122,7 +138,7 @@ func (p *peers) take(c *peerConn) bool {
 
 // trim ends the oldest connections without a token that a peer has beyond its bound and
 // that have had their time. The lock is held.
-func (p *peers) trim(from netip.Prefix) {
+func (p *Listener) trim(from netip.Prefix) {
 	for len(p.of[from]) > p.perPeer && time.Since(p.of[from][0].since) >= grace {
 		p.end(p.of[from][0])
 	}
@@ -130,14 +146,14 @@ func (p *peers) trim(from netip.Prefix) {
 
 // end closes a connection without a token. The lock is held, and given up by none of it:
 // the connection's Close finds nothing more to count.
-func (p *peers) end(c *peerConn) {
+func (p *Listener) end(c *conn) {
 	p.forget(c)
 	p.remove(c)
 	_ = c.Conn.Close()
 }
 
 // forget takes a connection from those without a token. The lock is held.
-func (p *peers) forget(c *peerConn) {
+func (p *Listener) forget(c *conn) {
 	if c.at == nil {
 		return
 	}
@@ -156,7 +172,7 @@ func (p *peers) forget(c *peerConn) {
 }
 
 // remove counts a connection out, once. The lock is held.
-func (p *peers) remove(c *peerConn) {
+func (p *Listener) remove(c *conn) {
 	if !c.left {
 		c.left = true
 		p.open--
@@ -165,9 +181,9 @@ func (p *peers) remove(c *peerConn) {
 	}
 }
 
-// origin is where a connection comes from: an address, or of IPv6 the network of one
+// Origin is where a connection comes from: an address, or of IPv6 the network of one
 // subscriber.
-func origin(a net.Addr) netip.Prefix {
+func Origin(a net.Addr) netip.Prefix {
 	var ip netip.Addr
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		ip = tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -180,14 +196,23 @@ func origin(a net.Addr) netip.Prefix {
 	return from
 }
 
-// peerConn is a connection and what is known of it.
-type peerConn struct {
+// OriginOf is Origin of an address as a request has it.
+func OriginOf(remote string) netip.Prefix {
+	addr, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return Origin(nil)
+	}
+	return Origin(net.TCPAddrFromAddrPort(addr))
+}
+
+// conn is a connection and what is known of it.
+type conn struct {
 	net.Conn
-	peers *peers
-	from  netip.Prefix
-	since time.Time
-	heads *framing // nil where they cannot be read
-	// Under the lock of peers.
+	listener *Listener
+	from     netip.Prefix
+	since    time.Time
+	heads    *framing // nil where they cannot be read
+	// Under the lock of the listener.
 	at     *list.Element // among those without a token; nil when it has shown one
 	left   bool
 	tenant string // whose token it showed last
@@ -198,16 +223,16 @@ type peerConn struct {
 }
 
 // Close implements net.Conn.
-func (c *peerConn) Close() error {
-	c.peers.mu.Lock()
-	c.peers.forget(c)
-	c.peers.remove(c)
-	c.peers.mu.Unlock()
+func (c *conn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.forget(c)
+	c.listener.remove(c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // Read implements net.Conn.
-func (c *peerConn) Read(b []byte) (int, error) {
+func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.heads != nil {
 		c.heads.see(b[:n])
@@ -217,7 +242,7 @@ func (c *peerConn) Read(b []byte) (int, error) {
 
 // SetReadDeadline implements net.Conn: a stranger has less time than the server would
 // give, which of HTTP/2 is no deadline at all.
-func (c *peerConn) SetReadDeadline(until time.Time) error {
+func (c *conn) SetReadDeadline(until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until = until
@@ -228,25 +253,25 @@ func (c *peerConn) SetReadDeadline(until time.Time) error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *peerConn) SetDeadline(until time.Time) error {
+func (c *conn) SetDeadline(until time.Time) error {
 	return errors.Join(c.SetReadDeadline(until), c.Conn.SetWriteDeadline(until))
 }
 
-type peerKey struct{}
+type connKey struct{}
 
-// withPeer has requests know their connection.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
+// WithConn has requests know their connection: it is the ConnContext of an http.Server.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
 	}
-	return context.WithValue(ctx, peerKey{}, c)
+	return context.WithValue(ctx, connKey{}, c)
 }
 
-// shown takes the connection of a request from those without a token, and counts it as the
+// Shown takes the connection of a request from those without a token, and counts it as the
 // tenant's. It reports whether the tenant may keep it for further requests: not when it
-// has more than fairness for each that is free.
-func shown(ctx context.Context, tenant string) (keep bool) {
-	c, ok := ctx.Value(peerKey{}).(*peerConn)
+// has more than Bounds.Fair for each that is free.
+func Shown(ctx context.Context, tenant string) (keep bool) {
+	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
 		return true // the server is not ours
 	}
@@ -256,7 +281,7 @@ func shown(ctx context.Context, tenant string) (keep bool) {
 		_ = c.Conn.SetReadDeadline(c.until) // reading tells
 	}
 	c.mu.Unlock()
-	p := c.peers
+	p := c.listener
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget(c)
@@ -265,11 +290,11 @@ func shown(ctx context.Context, tenant string) (keep bool) {
 		c.tenant = tenant
 		p.tenants[tenant]++
 	}
-	return p.tenants[tenant] <= fairness*(p.max-p.open)
+	return p.tenants[tenant] <= p.bounds.Fair*(p.bounds.Most-p.open)
 }
 
 // disown counts a connection out of those of its tenant. The lock is held.
-func (p *peers) disown(c *peerConn) {
+func (p *Listener) disown(c *conn) {
 	if c.tenant == "" {
 		return
 	}

@@ -1,4 +1,4 @@
-package host
+package forward
 
 import (
 	"net/http"
@@ -47,10 +47,10 @@ func TestTaken(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			out := &statuses{ResponseRecorder: httptest.NewRecorder()}
-			w := newTaken(out)
+			w := NewTaken(out)
 			w.Header().Set("A", "b")
 			c.answer(w)
-			w.end()
+			w.End()
 			time.Sleep(2 * takenWait)
 			if !slices.Equal(out.all, c.want) {
 				t.Errorf("%s: %d, want %d", c.name, out.all, c.want)

@@ -1,22 +1,20 @@
-package host
+package forward
 
 import (
 	"maps"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/seed14be6753/stile/host/internal/forward"
 )
 
 // takenWait is how long a request from another host may go without an answer before its host is told
 // that the request is taken. Most are answered sooner, and cost nothing more.
-const takenWait = forward.TakeWait / 3
+const takenWait = TakeWait / 3
 
-// taken is the answer to another host. While there is none, it says after takenWait that the request
+// Taken is the answer to another host. While there is none, it says after takenWait that the request
 // is taken. The head is its own until it is sent, because that word may be sent while a handler sets
-// the head.
-type taken struct {
+// the head. The word and the answer may be written at once; the answer is for one goroutine.
+type Taken struct {
 	http.ResponseWriter
 	head http.Header
 	ctl  *http.ResponseController
@@ -26,21 +24,22 @@ type taken struct {
 	begun bool // the answer is under way, or over
 }
 
-func newTaken(w http.ResponseWriter) *taken {
-	t := &taken{ResponseWriter: w, head: http.Header{}, ctl: http.NewResponseController(w)}
+// NewTaken returns the answer that w writes. End must be called behind it.
+func NewTaken(w http.ResponseWriter) *Taken {
+	t := &Taken{ResponseWriter: w, head: http.Header{}, ctl: http.NewResponseController(w)}
 	t.late = time.AfterFunc(takenWait, t.say)
 	return t
 }
 
-// end ends the answer: nothing is said of the request any more.
-func (t *taken) end() {
+// End ends the answer: nothing is said of the request any more.
+func (t *Taken) End() {
 	if t.begin() { // the library sends a head without a body
 		maps.Copy(t.ResponseWriter.Header(), t.head)
 	}
 }
 
 // say says that the request is taken.
-func (t *taken) say() {
+func (t *Taken) say() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.begun {
@@ -49,7 +48,7 @@ func (t *taken) say() {
 }
 
 // begin reports whether the answer begins now.
-func (t *taken) begin() bool {
+func (t *Taken) begin() bool {
 	t.late.Stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,10 +58,10 @@ func (t *taken) begin() bool {
 }
 
 // Header implements http.ResponseWriter.
-func (t *taken) Header() http.Header { return t.head }
+func (t *Taken) Header() http.Header { return t.head }
 
 // WriteHeader implements http.ResponseWriter.
-func (t *taken) WriteHeader(status int) {
+func (t *Taken) WriteHeader(status int) {
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return // of this request one such word is enough
 	}
@@ -73,16 +72,16 @@ func (t *taken) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (t *taken) Write(p []byte) (int, error) {
+func (t *Taken) Write(p []byte) (int, error) {
 	t.WriteHeader(http.StatusOK)
 	return t.ResponseWriter.Write(p)
 }
 
 // FlushError is what http.ResponseController flushes with.
-func (t *taken) FlushError() error {
+func (t *Taken) FlushError() error {
 	t.WriteHeader(http.StatusOK)
 	return t.ctl.Flush()
 }
 
 // Unwrap is for http.ResponseController.
-func (t *taken) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *Taken) Unwrap() http.ResponseWriter { return t.ResponseWriter }

@@ -1,4 +1,4 @@
-package host
+package conns
 
 import (
 	"bytes"
@@ -14,8 +14,7 @@ import (
 // part of it, and the host for the next request: one that its sender put into the
 // connection of others. The HTTP server goes by the second and drops the first, so that no
 // handler sees it. Two things keep the host from harm:
-//   - Behind a request that is chunked the connection is closed: what follows is no request
-//     to anybody.
+//   - Behind a request that is chunked the connection is closed: what follows is no request.
 //   - A connection without TLS is read along, and one with such a request is refused. With
 //     TLS the server needs the connection for itself, and there is the first alone.
 
@@ -108,16 +107,16 @@ func (f *framing) refuse() {
 	f.blind.Store(true)
 }
 
-// framed reports whether it is certain where a request ends; the connection of one that is
+// Framed reports whether it is certain where a request ends; the connection of one that is
 // chunked is closed behind the answer.
-func framed(h http.Header, r *http.Request) bool {
+func Framed(h http.Header, r *http.Request) bool {
 	if r.ProtoMajor > 1 {
 		return true
 	}
 	if len(r.TransferEncoding) > 0 {
 		h.Set("Connection", "close")
 	}
-	c, ok := r.Context().Value(peerKey{}).(*peerConn)
+	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok || c.heads == nil || !c.heads.bad.Load() {
 		return true
 	}
@@ -125,9 +124,9 @@ func framed(h http.Header, r *http.Request) bool {
 	return false
 }
 
-// unframe is for a connection that speaks another protocol from now on.
-func unframe(ctx context.Context) {
-	if c, ok := ctx.Value(peerKey{}).(*peerConn); ok && c.heads != nil {
+// Unframe is for a connection that speaks another protocol from now on.
+func Unframe(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok && c.heads != nil {
 		c.heads.blind.Store(true)
 	}
 }
