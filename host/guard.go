@@ -28,25 +28,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		w = out
 		defer s.answered(r, &pattern, out)
 		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-store")
-		stricter(h, r)
-		if s.draining.Load() && !forwarded(r.Context()) {
-			h.Set("Connection", "close") // or its client uses it for a request while this host closes it
-		}
-		switch {
-		case !conns.Framed(h, r):
-			s.refuse(w, r, refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on"))
-			return
-		case !forwarded(r.Context()) && !s.mine(r.Host):
-			s.refuse(w, r, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
-			return
-		case !forwarded(r.Context()) && !s.friendly(r):
-			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host, unless --origin names them: that of its own page too, behind a proxy that speaks TLS"))
-			return
-		case !wholePath(r.URL.EscapedPath()):
-			s.refuse(w, r, refusalOf(messages.ErrNotFound, "path", "a segment of the path is empty, or . or .., which mean folders"))
+		s.mark(h, r)
+		if p := s.misdirects(h, r); p != nil {
+			s.refuse(w, r, p)
 			return
 		}
 		if _, pattern = next.Handler(r); r.ContentLength > bodyOf(pattern) {
@@ -57,29 +41,13 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		if s.preflight(w, r) {
 			return
 		}
-		defer func() {
-			if why := recover(); why != nil {
-				if err, ok := why.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(why)
-				}
-				s.log.Error("a handler panicked", zap.String("route", pattern), zap.String("request", h.Get("X-Request-Id")), zap.Any("panic", why), zap.Stack("stack"))
-				write(w, make500())
-			}
-		}()
+		defer func() { s.recovered(recover(), w, pattern) }()
 		note := newTrail(r)
 		h.Set("X-Request-Id", note.id)
 		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, note))
 		known, err := s.enter(r, pattern)
 		if p, ok := knownAs(known); err == nil && ok {
-			if !conns.Shown(r.Context(), p.tenant) {
-				h.Set("Connection", "close")
-			}
-			if err = s.pace(r.Context(), p); err == nil && s.rt.ReadOnly() && changes(r) {
-				err = &messages.Error{Code: messages.ErrDenied, Reason: stile.ReasonReadOnly, Detail: "this host only shows its journal: nothing in it runs or is changed"}
-			}
-			if err == nil && audited(r, pattern) {
-				err = s.recordable()
-			}
+			err = s.allows(h, r, p, pattern)
 		}
 		w, end := s.watch(w, known, pattern)
 		defer end()
@@ -96,6 +64,64 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		}
 		next.ServeHTTP(w, held)
 	})
+}
+
+// mark sets the headers of every answer.
+func (s *Server) mark(h http.Header, r *http.Request) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	stricter(h, r)
+	if s.draining.Load() && !forwarded(r.Context()) {
+		h.Set("Connection", "close") // or its client uses it for a request while this host closes it
+	}
+}
+
+// misdirects returns the refusal of a request whose end is not certain, or whose host, origin or path
+// this host does not serve; nil for others. What another host forwards was checked there.
+func (s *Server) misdirects(h http.Header, r *http.Request) *problem {
+	switch {
+	case !conns.Framed(h, r):
+		return refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on")
+	case !forwarded(r.Context()) && !s.mine(r.Host):
+		return refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name")
+	case !forwarded(r.Context()) && !s.friendly(r):
+		return refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host, unless --origin names them: that of its own page too, behind a proxy that speaks TLS")
+	case !wholePath(r.URL.EscapedPath()):
+		return refusalOf(messages.ErrNotFound, "path", "a segment of the path is empty, or . or .., which mean folders")
+	}
+	return nil
+}
+
+// allows returns why a caller who is known may not make the request now: too many came before it, the host
+// only reads, or its audit log takes no line.
+func (s *Server) allows(h http.Header, r *http.Request, p principal, pattern string) error {
+	if !conns.Shown(r.Context(), p.tenant) {
+		h.Set("Connection", "close")
+	}
+	if err := s.pace(r.Context(), p); err != nil {
+		return err
+	}
+	if s.rt.ReadOnly() && changes(r) {
+		return &messages.Error{Code: messages.ErrDenied, Reason: stile.ReasonReadOnly, Detail: "this host only shows its journal: nothing in it runs or is changed"}
+	}
+	if audited(r, pattern) {
+		return s.recordable()
+	}
+	return nil
+}
+
+// recovered answers a request whose handler panicked; why is nil of one that did not. A handler that aborts
+// its answer goes on with that.
+func (s *Server) recovered(why any, w http.ResponseWriter, pattern string) {
+	if why == nil {
+		return
+	}
+	if err, ok := why.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(why)
+	}
+	s.log.Error("a handler panicked", zap.String("route", pattern), zap.String("request", w.Header().Get("X-Request-Id")), zap.Any("panic", why), zap.Stack("stack"))
+	write(w, make500())
 }
 
 // bodyOf is how many bytes the body of a request to a route may have. That of a message has pictures

@@ -44,112 +44,120 @@ func (s *Server) lifecycleRoutes() {
 		OperationID: "delete-session", Method: http.MethodDelete, Path: "/v1/sessions/{id}", Summary: "Delete a session and erase what it said", DefaultStatus: http.StatusNoContent, Tags: []string{"sessions"},
 		Description: "What is in flight is cancelled. The bodies of the records are removed for good, those of child sessions too; headers and hashes stay, and verify. The id is free again.",
 	}
-	route(s, asks(access.Admin, op), func(ctx context.Context, in *sessionIn) (*struct{}, error) {
-		if err := checkID(in.ID); err != nil {
-			return nil, err
-		}
-		p := s.principal(ctx)
-		// A client that goes away shall not leave half of it.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
-		defer cancel()
-		sid := p.sid(in.ID)
-		if err := s.reachable(ctx, sid); err != nil {
-			return nil, err
-		}
-		if err := s.rt.Delete(ctx, sid, p.identity.Token); err != nil {
-			return nil, err
-		}
-		s.meter.forget(sid)
-		return nil, nil
-	})
+	route(s, asks(access.Admin, op), s.deleteSession)
 	erase := huma.Operation{
 		OperationID: "erase-user", Method: http.MethodDelete, Path: "/v1/users/{user}", Summary: "Erase what a user of the tenant said, and what was learned of them", Tags: []string{"sessions"},
 		Description: "Deletes all sessions of the user, as delete-session does, the learned profile, and the folders in which agents worked for the user alone, at all hosts of a cluster. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
 	}
-	type userIn struct {
-		User string `path:"user" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; another one than the caller needs the scope users"`
+	route(s, asks(access.Admin, erase), s.eraseUser)
+	route(s, post("fork-session", "/v1/sessions/{id}/fork", "Continue a session from one of its turns as a new one", http.StatusCreated, "sessions"), s.forkSession)
+}
+
+func (s *Server) deleteSession(ctx context.Context, in *sessionIn) (*struct{}, error) {
+	if err := checkID(in.ID); err != nil {
+		return nil, err
 	}
-	route(s, asks(access.Admin, erase), func(ctx context.Context, in *userIn) (*answered[erasedUser], error) {
-		p := s.principal(ctx)
-		user := access.Part(in.User)
-		if user != p.identity.User && !p.identity.May(access.Users) {
-			return nil, access.Denied(access.ReasonScope, "the token lacks the scope users, and erases no other user than its own")
+	p := s.principal(ctx)
+	// A client that goes away shall not leave half of it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
+	defer cancel()
+	sid := p.sid(in.ID)
+	if err := s.reachable(ctx, sid); err != nil {
+		return nil, err
+	}
+	if err := s.rt.Delete(ctx, sid, p.identity.Token); err != nil {
+		return nil, err
+	}
+	s.meter.forget(sid)
+	return nil, nil
+}
+
+type eraseUserIn struct {
+	User string `path:"user" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; another one than the caller needs the scope users"`
+}
+
+// eraseUser erases a user of the tenant at this host.
+func (s *Server) eraseUser(ctx context.Context, in *eraseUserIn) (*answered[erasedUser], error) {
+	p := s.principal(ctx)
+	user := access.Part(in.User)
+	if user != p.identity.User && !p.identity.May(access.Users) {
+		return nil, access.Denied(access.ReasonScope, "the token lacks the scope users, and erases no other user than its own")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
+	defer cancel()
+	if !s.erased.room() {
+		return nil, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, "too many users are erased at once: ask again", time.Second)
+	}
+	names, err := s.rt.EraseUser(ctx, p.tenant, user, p.identity.Token)
+	s.erased.add(p.tenant, user) // what was open of them ends
+	for _, sid := range names {
+		s.meter.forget(sid)
+	}
+	trailOf(ctx).noting("user " + user + ", " + strconv.Itoa(len(names)) + " sessions")
+	if ctx.Err() != nil {
+		err = tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, strconv.Itoa(len(names))+" sessions are erased, and there are more: ask again", time.Second)
+	}
+	if err != nil {
+		if d := misdirectedOf(ctx); d != nil {
+			d.erased = len(names)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
-		defer cancel()
-		if !s.erased.room() {
-			return nil, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, "too many users are erased at once: ask again", time.Second)
-		}
-		names, err := s.rt.EraseUser(ctx, p.tenant, user, p.identity.Token)
-		s.erased.add(p.tenant, user) // what was open of them ends
-		for _, sid := range names {
-			s.meter.forget(sid)
-		}
-		trailOf(ctx).noting("user " + user + ", " + strconv.Itoa(len(names)) + " sessions")
-		if ctx.Err() != nil {
-			err = tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, strconv.Itoa(len(names))+" sessions are erased, and there are more: ask again", time.Second)
-		}
-		if err != nil {
-			if d := misdirectedOf(ctx); d != nil {
-				d.erased = len(names)
-			}
+		return nil, err
+	}
+	return &answered[erasedUser]{Body: erasedUser{User: user, Sessions: len(names)}}, nil
+}
+
+type forkSessionIn struct {
+	ID   string `path:"id" maxLength:"128"`
+	Body forkSpec
+}
+
+func (s *Server) forkSession(ctx context.Context, in *forkSessionIn) (*answered[sessionView], error) {
+	if _, err := s.find(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	if in.Body.Stop && in.Body.Input != "" {
+		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "stop", Detail: "input begins a run, and stop wants none: give one of them"}
+	}
+	p, id := s.principal(ctx), in.Body.ID
+	if id == "" {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	var about *amendment
+	if in.Body.Title != "" {
+		about = &amendment{by: p.user, title: &in.Body.Title}
+		if err := about.check(); err != nil {
 			return nil, err
 		}
-		return &answered[erasedUser]{Body: erasedUser{User: user, Sessions: len(names)}}, nil
-	})
-	type forkIn struct {
-		ID   string `path:"id" maxLength:"128"`
-		Body forkSpec
 	}
-	route(s, post("fork-session", "/v1/sessions/{id}/fork", "Continue a session from one of its turns as a new one", http.StatusCreated, "sessions"),
-		func(ctx context.Context, in *forkIn) (*answered[sessionView], error) {
-			if _, err := s.find(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			if in.Body.Stop && in.Body.Input != "" {
-				return nil, &messages.Error{Code: messages.ErrInvalid, Field: "stop", Detail: "input begins a run, and stop wants none: give one of them"}
-			}
-			p, id := s.principal(ctx), in.Body.ID
-			if id == "" {
-				id = uuid.Must(uuid.NewV7()).String()
-			}
-			var about *amendment
-			if in.Body.Title != "" {
-				about = &amendment{by: p.user, title: &in.Body.Title}
-				if err := about.check(); err != nil {
-					return nil, err
-				}
-			}
-			done, err := s.vacant(ctx, p, id)
-			if err != nil {
-				return nil, err
-			}
-			defer done()
-			begun, err := s.room(ctx, p.tenant)
-			if err != nil {
-				return nil, err
-			}
-			trailOf(ctx).about(in.ID+" as "+id, 0)
-			h, err := s.fork(ctx, p.sid(in.ID), p.sid(id), &in.Body)
-			begun(err == nil)
-			if err != nil {
-				return nil, err
-			}
-			if about != nil {
-				ses, err := s.rt.Find(ctx, p.sid(id))
-				if err == nil {
-					err = about.amend(ctx, ses)
-				}
-				if err == nil {
-					*h, err = ses.Head(ctx)
-				}
-				if err != nil {
-					return nil, err
-				}
-			}
-			v, err := s.viewOf(ctx, id, *h)
-			return &answered[sessionView]{Body: v}, err
-		})
+	done, err := s.vacant(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	begun, err := s.room(ctx, p.tenant)
+	if err != nil {
+		return nil, err
+	}
+	trailOf(ctx).about(in.ID+" as "+id, 0)
+	h, err := s.fork(ctx, p.sid(in.ID), p.sid(id), &in.Body)
+	begun(err == nil)
+	if err != nil {
+		return nil, err
+	}
+	if about != nil {
+		ses, err := s.rt.Find(ctx, p.sid(id))
+		if err == nil {
+			err = about.amend(ctx, ses)
+		}
+		if err == nil {
+			*h, err = ses.Head(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	v, err := s.viewOf(ctx, id, *h)
+	return &answered[sessionView]{Body: v}, err
 }
 
 // fork makes the session that a spec wishes. One with an input takes room for a run, which

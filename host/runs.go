@@ -83,123 +83,149 @@ func (s *Server) runState(ctx context.Context, ses *stile.Session, run int64) (s
 
 func (s *Server) runRoutes() {
 	s.runListRoute()
-	type submitIn struct {
-		ID     string `path:"id" maxLength:"128"`
-		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first; another input under it is refused with 422"`
-		Stream string `query:"stream" enum:"token,event,none" default:"none" doc:"follow the run in the answer: with growing text, without, or not at all"`
-		Format string `query:"format" enum:"records,simple" default:"records" doc:"of the events: records and deltas, or think, respond, call, result, end and so on"`
-		Wait   string `query:"wait" maxLength:"32" doc:"with stream=none: how long to wait for the run's end, at most 10m; then the answer is 200 and has what the run said. 202 when it takes longer, or waits for an approval"`
-		Body   message
-	}
 	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream", s.eventSchema())
 	op.Description = "The body has at most 12 MiB with its pictures and files."
 	taken := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[runView](), true, "RunView")
 	op.Responses["202"] = &huma.Response{Description: "The run that was begun, or waits", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}}}
 	op.Responses["200"] = &huma.Response{Description: "The run, when it was waited for and has ended, or its stream", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}, "text/event-stream": {Schema: s.eventSchema()}}}
-	route(s, op, func(ctx context.Context, in *submitIn) (*huma.StreamResponse, error) {
-		wait, err := waitOf(in.Wait, in.Stream)
-		if err != nil {
-			return nil, err
-		}
-		asker := s.principal(ctx)
-		if messages.Policy(in.Body.Policy) == messages.Answer && !asker.identity.May(access.Approve) {
-			return nil, access.Denied(access.ReasonScope, "the policy answer may allow a call: the token lacks the scope "+string(access.Approve))
-		}
-		ses, err := s.find(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		opts, err := attached(in.Body.Parts)
-		if err != nil {
-			return nil, err
-		}
-		if in.Body.Policy != "" {
-			opts = append(opts, stile.Policy(messages.Policy(in.Body.Policy)))
-			if messages.Policy(in.Body.Policy) == messages.Answer {
-				opts = append(opts, stile.User(asker.user)) // the record of the approval has who gave it
-			}
-		}
-		if in.Body.Zone != "" {
-			opts = append(opts, stile.Zone(in.Body.Zone))
-		}
-		if in.Key != "" {
-			opts = append(opts, stile.IdempotencyKey(in.Key))
-		}
-		var place func()
-		if in.Stream != "none" || wait > 0 {
-			// Before the submit: a run that was taken is not answered with a refusal.
-			if place, err = s.place(ctx); err != nil {
-				return nil, err
-			}
-		}
-		run, err := s.submit(ctx, ses, in.Body.Input, opts...)
-		if err != nil {
-			if place != nil {
-				place()
-			}
-			return nil, err
-		}
-		if in.Stream == "none" {
-			at := stile.Position{Seq: max(0, run.Seq()-1)}
-			v := runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}
-			if place == nil {
-				return answer(http.StatusAccepted, v), nil
-			}
-			defer place()
-			return s.waited(ctx, wait, ses, run, v)
-		}
-		from := messages.Position{Seq: max(0, run.Seq()-1)}
-		return s.events(s.followed(place), start{from, from.String()}.told(run, in.Format, in.Stream)), nil
-	})
-	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands, and what it said", "runs"), func(ctx context.Context, in *lookIn) (*answered[runView], error) {
-		ses, err := s.find(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return s.look(ctx, ses, in)
-	})
-	route(s, post("cancel-run", "/v1/sessions/{id}/runs/{run}/cancel", "Cancel a run: it ends HALT(ERR_CANCELLED)", http.StatusNoContent, "runs"),
-		func(ctx context.Context, in *runIn) (*struct{}, error) {
-			run, err := s.run(ctx, in)
-			if err != nil {
-				return nil, err
-			}
-			err = run.Cancel(ctx, s.principal(ctx).user)
-			if messages.CodeOf(err) == messages.ErrDenied { // because of the run's state, not of the caller's rights
-				p := problemOf(err)
-				p.Status = http.StatusConflict
-				err = p
-			}
-			return nil, err
-		})
-	type decisionsIn struct {
-		ID    string `path:"id" maxLength:"128"`
-		After int64  `query:"after" minimum:"0" doc:"position of the last one known"`
-		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	route(s, op, s.submitRun)
+	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands, and what it said", "runs"), s.getRun)
+	route(s, post("cancel-run", "/v1/sessions/{id}/runs/{run}/cancel", "Cancel a run: it ends HALT(ERR_CANCELLED)", http.StatusNoContent, "runs"), s.cancelRun)
+	route(s, get("list-decisions", "/v1/sessions/{id}/decisions", "The decisions of a session's turns", "runs"), s.listDecisions)
+}
+
+type submitIn struct {
+	ID     string `path:"id" maxLength:"128"`
+	Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first; another input under it is refused with 422"`
+	Stream string `query:"stream" enum:"token,event,none" default:"none" doc:"follow the run in the answer: with growing text, without, or not at all"`
+	Format string `query:"format" enum:"records,simple" default:"records" doc:"of the events: records and deltas, or think, respond, call, result, end and so on"`
+	Wait   string `query:"wait" maxLength:"32" doc:"with stream=none: how long to wait for the run's end, at most 10m; then the answer is 200 and has what the run said. 202 when it takes longer, or waits for an approval"`
+	Body   message
+}
+
+// submitRun submits a message. It answers with the run, at once or when that has ended, or with its stream.
+func (s *Server) submitRun(ctx context.Context, in *submitIn) (*huma.StreamResponse, error) {
+	wait, err := waitOf(in.Wait, in.Stream)
+	if err != nil {
+		return nil, err
 	}
-	route(s, get("list-decisions", "/v1/sessions/{id}/decisions", "The decisions of a session's turns", "runs"),
-		func(ctx context.Context, in *decisionsIn) (*answered[decisionList], error) {
-			ses, err := s.find(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			var out answered[decisionList]
-			out.Body.Decisions = []decisionView{}
-			for r, err := range ses.RecordsAfter(ctx, in.After) {
-				if err != nil {
-					return nil, err
-				}
-				b, ok := r.Body.(*messages.TurnDecided)
-				if !ok {
-					continue
-				}
-				out.Body.Decisions = append(out.Body.Decisions, viewDecision(r, b))
-				if len(out.Body.Decisions) == in.Limit {
-					break
-				}
-			}
-			return &out, nil
-		})
+	if err := s.mayAnswer(ctx, in.Body.Policy); err != nil {
+		return nil, err
+	}
+	ses, err := s.find(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := in.options(s.principal(ctx).user)
+	if err != nil {
+		return nil, err
+	}
+	var place func()
+	if in.Stream != "none" || wait > 0 {
+		// Before the submit: a run that was taken is not answered with a refusal.
+		if place, err = s.place(ctx); err != nil {
+			return nil, err
+		}
+	}
+	run, err := s.submit(ctx, ses, in.Body.Input, opts...)
+	if err != nil {
+		if place != nil {
+			place()
+		}
+		return nil, err
+	}
+	if in.Stream == "none" {
+		at := stile.Position{Seq: max(0, run.Seq()-1)}
+		v := runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}
+		if place == nil {
+			return answer(http.StatusAccepted, v), nil
+		}
+		defer place()
+		return s.waited(ctx, wait, ses, run, v)
+	}
+	from := messages.Position{Seq: max(0, run.Seq()-1)}
+	return s.events(s.followed(place), start{from, from.String()}.told(run, in.Format, in.Stream)), nil
+}
+
+// mayAnswer refuses the policy answer, which may allow a call, to a caller who must not approve any.
+func (s *Server) mayAnswer(ctx context.Context, policy string) error {
+	asker := s.principal(ctx)
+	if messages.Policy(policy) == messages.Answer && !asker.identity.May(access.Approve) {
+		return access.Denied(access.ReasonScope, "the policy answer may allow a call: the token lacks the scope "+string(access.Approve))
+	}
+	return nil
+}
+
+// options returns how a user's message is submitted.
+func (in *submitIn) options(user string) ([]stile.SubmitOption, error) {
+	opts, err := attached(in.Body.Parts)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Policy != "" {
+		opts = append(opts, stile.Policy(messages.Policy(in.Body.Policy)))
+		if messages.Policy(in.Body.Policy) == messages.Answer {
+			opts = append(opts, stile.User(user)) // the record of the approval has who gave it
+		}
+	}
+	if in.Body.Zone != "" {
+		opts = append(opts, stile.Zone(in.Body.Zone))
+	}
+	if in.Key != "" {
+		opts = append(opts, stile.IdempotencyKey(in.Key))
+	}
+	return opts, nil
+}
+
+func (s *Server) getRun(ctx context.Context, in *lookIn) (*answered[runView], error) {
+	ses, err := s.find(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.look(ctx, ses, in)
+}
+
+func (s *Server) cancelRun(ctx context.Context, in *runIn) (*struct{}, error) {
+	run, err := s.run(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	err = run.Cancel(ctx, s.principal(ctx).user)
+	if messages.CodeOf(err) == messages.ErrDenied { // because of the run's state, not of the caller's rights
+		p := problemOf(err)
+		p.Status = http.StatusConflict
+		err = p
+	}
+	return nil, err
+}
+
+type decisionsIn struct {
+	ID    string `path:"id" maxLength:"128"`
+	After int64  `query:"after" minimum:"0" doc:"position of the last one known"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+func (s *Server) listDecisions(ctx context.Context, in *decisionsIn) (*answered[decisionList], error) {
+	ses, err := s.find(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	var out answered[decisionList]
+	out.Body.Decisions = []decisionView{}
+	for r, err := range ses.RecordsAfter(ctx, in.After) {
+		if err != nil {
+			return nil, err
+		}
+		b, ok := r.Body.(*messages.TurnDecided)
+		if !ok {
+			continue
+		}
+		out.Body.Decisions = append(out.Body.Decisions, viewDecision(r, b))
+		if len(out.Body.Decisions) == in.Limit {
+			break
+		}
+	}
+	return &out, nil
 }
 
 // waited answers when a run has ended, or wait is over.

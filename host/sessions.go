@@ -91,89 +91,95 @@ type sessionIn struct {
 }
 
 func (s *Server) sessionRoutes() {
-	type createIn struct {
-		Key  string `header:"Idempotency-Key" maxLength:"256" doc:"names a session that is given no id: a repeated request with the same key finds the session of the first; another agent under it is refused with 422"`
-		Body sessionSpec
-	}
-	route(s, post("create-session", "/v1/sessions", "Begin a session", http.StatusCreated, "sessions"),
-		func(ctx context.Context, in *createIn) (*answered[sessionView], error) {
-			agent := s.offered(ctx, in.Body.Agent)
-			if agent == nil {
-				return nil, &messages.Error{Code: messages.ErrNotFound, Field: "body.agent", Detail: "no agent of that name is offered"}
-			}
-			id, keyed := in.Body.ID, in.Body.ID == "" && in.Key != ""
-			switch {
-			case keyed:
-				id = keyedID(in.Key)
-			case id == "":
-				id = uuid.Must(uuid.NewV7()).String()
-			}
-			about := in.Body.about(s.principal(ctx).user)
-			if about != nil {
-				if err := about.check(); err != nil {
-					return nil, err
-				}
-			}
-			p := s.principal(ctx)
-			done, err := s.vacant(ctx, p, id)
-			if e := (*problem)(nil); keyed && errors.As(err, &e) && e.Code == string(messages.ErrConflict) { // it exists
-				return s.begunBefore(ctx, id, in.Body.Agent)
-			}
-			if err != nil {
-				return nil, err
-			}
-			defer done()
-			name, tenant := p.sid(id), p.tenant
-			trailOf(ctx).about(id, 0)
-			begun, err := s.room(ctx, tenant)
-			if err != nil {
-				return nil, err
-			}
-			ses, err := s.rt.Open(ctx, name, agent)
-			begun(err == nil)
-			if err != nil {
-				return nil, err
-			}
-			if about != nil {
-				if err := about.amend(ctx, ses); err != nil {
-					return nil, err
-				}
-			}
-			return s.view(ctx, ses, id)
-		})
-	route(s, get("get-session", "/v1/sessions/{id}", "What a session is doing", "sessions"),
-		func(ctx context.Context, in *sessionIn) (*answered[sessionView], error) {
-			ses, err := s.find(ctx, in.ID)
-			if agentGone(err) {
-				return s.viewGone(ctx, in.ID)
-			}
-			if err != nil {
-				return nil, err
-			}
-			out, err := s.view(ctx, ses, in.ID)
-			if err == nil && out.Body.State == string(stile.StatusInterrupted) {
-				err = ses.Wake(ctx)
-			}
-			return out, err
-		})
+	route(s, post("create-session", "/v1/sessions", "Begin a session", http.StatusCreated, "sessions"), s.createSession)
+	route(s, get("get-session", "/v1/sessions/{id}", "What a session is doing", "sessions"), s.getSession)
 	s.listRoutes()
 	s.searchRoute()
-	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl", listOf(s.recordSchema())),
-		func(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
-			ses, err := s.find(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			return &huma.StreamResponse{Body: func(c huma.Context) {
-				c.SetHeader("Content-Type", "application/jsonl")
-				if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), c.BodyWriter()); err != nil {
-					panic(http.ErrAbortHandler) // cut, so that no client takes a part for the whole
-				}
-			}}, nil
-		})
+	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl", listOf(s.recordSchema())), s.exportSession)
 	s.recordRoutes()
 	s.partRoute()
 	s.keyRoutes()
+}
+
+type createSessionIn struct {
+	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"names a session that is given no id: a repeated request with the same key finds the session of the first; another agent under it is refused with 422"`
+	Body sessionSpec
+}
+
+// createSession begins a session, or finds the one that an earlier request with its key has begun.
+func (s *Server) createSession(ctx context.Context, in *createSessionIn) (*answered[sessionView], error) {
+	agent := s.offered(ctx, in.Body.Agent)
+	if agent == nil {
+		return nil, &messages.Error{Code: messages.ErrNotFound, Field: "body.agent", Detail: "no agent of that name is offered"}
+	}
+	id, keyed := in.Body.ID, in.Body.ID == "" && in.Key != ""
+	switch {
+	case keyed:
+		id = keyedID(in.Key)
+	case id == "":
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	about := in.Body.about(s.principal(ctx).user)
+	if about != nil {
+		if err := about.check(); err != nil {
+			return nil, err
+		}
+	}
+	p := s.principal(ctx)
+	done, err := s.vacant(ctx, p, id)
+	if e := (*problem)(nil); keyed && errors.As(err, &e) && e.Code == string(messages.ErrConflict) { // it exists
+		return s.begunBefore(ctx, id, in.Body.Agent)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	name, tenant := p.sid(id), p.tenant
+	trailOf(ctx).about(id, 0)
+	begun, err := s.room(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	ses, err := s.rt.Open(ctx, name, agent)
+	begun(err == nil)
+	if err != nil {
+		return nil, err
+	}
+	if about != nil {
+		if err := about.amend(ctx, ses); err != nil {
+			return nil, err
+		}
+	}
+	return s.view(ctx, ses, id)
+}
+
+// getSession answers what a session is doing, and wakes one that no process works on.
+func (s *Server) getSession(ctx context.Context, in *sessionIn) (*answered[sessionView], error) {
+	ses, err := s.find(ctx, in.ID)
+	if agentGone(err) {
+		return s.viewGone(ctx, in.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.view(ctx, ses, in.ID)
+	if err == nil && out.Body.State == string(stile.StatusInterrupted) {
+		err = ses.Wake(ctx)
+	}
+	return out, err
+}
+
+func (s *Server) exportSession(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
+	ses, err := s.find(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		c.SetHeader("Content-Type", "application/jsonl")
+		if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), c.BodyWriter()); err != nil {
+			panic(http.ErrAbortHandler) // cut, so that no client takes a part for the whole
+		}
+	}}, nil
 }
 
 func (s *Server) view(ctx context.Context, ses *stile.Session, id string) (*answered[sessionView], error) {
