@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,14 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/audit"
-	"github.com/seed14be6753/stile/internal/files"
-	"github.com/seed14be6753/stile/internal/telemetry"
 )
 
 // defaultListen is a port of no well-known service.
@@ -242,154 +238,6 @@ func turnsLeft(err error) int64 {
 		return left.Turns
 	}
 	return 0
-}
-
-func (a *app) serve(ctx context.Context, s *settings, read func() (settings, error)) error {
-	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved, a.programUser = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved, s.ProgramUser
-	if len(s.Agents) == 0 {
-		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
-	}
-	a.own = append(a.own, s.ownFiles()...)
-	a.own = append(a.own, auditFiles(s.AuditLog)...)
-	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	level, err := zapcore.ParseLevel(s.LogLevel)
-	if err != nil {
-		return configError("log_level", err.Error())
-	}
-	log := zapcore.Lock(zapcore.AddSync(a.err))
-	cfg.Log = telemetry.NewLogger(level, true, log)
-	var store sharedJournal
-	opened := func() error {
-		if store, err = a.openWaiting(ctx, cfg.Log.Named("journal")); store != nil {
-			cfg.Store = store
-		}
-		return err
-	}
-	defer func() {
-		if store != nil {
-			_ = store.Close() // the runtime has closed what it wrote
-		}
-	}()
-	var shared *access.Tokens
-	if s.Cluster.Address != "" {
-		if opened() != nil {
-			return toldBefore(ctx, err, cfg.Log)
-		}
-		if shared, err = a.tokensIn(ctx, s, store, cfg.Log.Named("tokens")); err != nil {
-			return err
-		}
-		defer shared.Close()
-	}
-	who, err := a.access(s, shared)
-	if err != nil {
-		return err
-	}
-	cfg.Shared = who != nil
-	checked := cfg
-	if cfg.Agents, err = agentsOf(s, checked); err != nil {
-		return err
-	}
-	door := a.doorOf(s, who)
-	if door.Certificate, err = certificateOf(s); err != nil {
-		return err
-	}
-	if door.Webhooks, err = hooksOf(s, a.env); err != nil {
-		return err
-	}
-	// The port opens behind the journal: while the host waits for that, clients get no answer that a
-	// balancer could take for one of a host that lives.
-	if s.Cluster.Address == "" && !s.Memory && opened() != nil {
-		return toldBefore(ctx, err, cfg.Log)
-	}
-	l, err := door.Listen(ctx, s.Listen)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if err := clusterOf(ctx, s, &door, &cfg); err != nil {
-		return err
-	}
-	if door.ClusterListener != nil {
-		defer door.ClusterListener.Close()
-	}
-	if s.AuditLog == "-" {
-		door.Audit = log // lines of both, each whole
-	}
-	if cfg.DecisionLog, err = decisionLog(s.DecisionLog, s.DecisionBytes, s.DecisionKeep, log); err != nil {
-		return err
-	}
-	cfg.InMemory = s.Memory
-	cfg.IdleTimeout = s.IdleTimeout
-	cfg.Spending = s.Spending.runtime()
-	cfg.ModelSessions = s.Limits.ModelSessions
-	cfg.Feeds.Deadline, cfg.Feeds.Remotes = s.Feeds.Deadline, s.Feeds.Remotes
-	if s.Feeds.RemoteCA != "" {
-		if cfg.Feeds.RemoteCA, err = os.ReadFile(s.Feeds.RemoteCA); err != nil {
-			return configError("feeds.remote_ca", files.Cause(err).Error())
-		}
-	}
-	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
-	observe, flush, err := tracing(ctx, a.env)
-	if err != nil {
-		return err
-	}
-	// The runtime shares out what the process may have of memory, so that is set first.
-	defer host.Tune(host.TuneOptions{Disk: !s.Memory && !a.inDatabase(s)})()
-	// The interrupt is for the door: the runtime is closed when that is shut, and the last
-	// traces leave after it.
-	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
-		observe(rt)
-		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
-		again := &reloader{read: read, env: a.env, cfg: checked, log: cfg.Log.Named("settings"), now: *s}
-		door.Reload = again.reload
-		srv, err := host.New(door)
-		if err != nil {
-			return err
-		}
-		again.srv = srv
-		defer a.reload(ctx, again)()
-		if !s.Memory {
-			var listing sync.WaitGroup
-			lists, end := context.WithCancel(ctx)
-			listing.Go(func() { checkpoints(lists, rt, s.Dir, s.Checkpoint, cfg.Log.Named("checkpoint")) })
-			listing.Go(func() { scheduled(lists, rt, s.Dir, &s.Backup, cfg.Log.Named("backup")) })
-			defer listing.Wait()
-			defer end()
-		}
-		base := schemeOf(s) + "://" + l.Addr().String()
-		if _, err := fmt.Fprintf(a.out, "listening on %s\n%s", base, a.hint(base)); err != nil {
-			return err
-		}
-		a.tellStart(cfg.Log, s, base, who != nil, cfg.Agents)
-		manager := newNotifier(a.env, cfg.Log.Named("notify"))
-		defer a.watched(ctx, manager, s, l.Addr().String())()
-		err = srv.Serve(ctx, l, s.Grace)
-		cfg.Log.Info("stopped", zap.Int64("turns_left", turnsLeft(err)))
-		if n := turnsLeft(err); n > 0 {
-			cfg.Log.Warn("turns were left in flight, and go on at the next start", zap.Int64("turns", n))
-			return exitUnsettled
-		}
-		return err
-	})
-	err = settledBy(err, cfg.Log)
-	if bad := flush(); bad != nil {
-		cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
-	}
-	return err
-}
-
-// toldBefore is the error of a host whose journal could not be opened: none if it was told to stop while
-// it waited for that.
-func toldBefore(ctx context.Context, err error, log *zap.Logger) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	log.Info("stopped before the journal was open", zap.Error(err))
-	return nil
 }
 
 // settledBy is the error of a host that was told to stop. One that did not get everything to
