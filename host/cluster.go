@@ -16,10 +16,18 @@ import (
 )
 
 // A host of a cluster answers any request. This file decides which requests concern a session that
-// another host may run, or all hosts. spread.go decides where sessions begin. proxy.go passes such a
-// request to the host that answers it, and tries again when the session moves; resume.go continues
-// streams there. door.go serves the requests of other hosts. Package forward has the proofs, the
-// connections and the client's answer.
+// another host may run, or all hosts. The rest is in the order of a request's way:
+//
+//   - spread.go decides where sessions begin.
+//   - proxy.go passes a request to the host that answers it, and tries again when the session moves.
+//   - door.go serves the requests of other hosts, which come over a listener of their own: the hosts' door.
+//   - resume.go continues a stream whose host went away. splice.go does so for clients of OpenAI, whose
+//     protocols have no positions: it joins the answers of two hosts to one.
+//   - socketway.go puts a WebSocket in front of such a stream.
+//   - toolcalls.go finds the host of a call for a tool, and everywhere.go asks all hosts.
+//   - shares.go and kept.go divide a tenant's limits among the hosts.
+//
+// Package forward has the proofs, the connections and the client's answer.
 
 // eventForged is what metrics count of requests at the hosts' door that proved nothing.
 const eventForged = "forged"
