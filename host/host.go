@@ -158,7 +158,7 @@ type Server struct {
 	used      func() memory
 	ring      func(time.Duration, func()) alarm
 	erased    erasures
-	wrong     *wrongTokens
+	wrong     *conns.WrongTokens
 	beginning sync.Map       // SIDs of sessions that a request is making
 	calls     calls          // of clients that may repeat them
 	trimming  sync.Map       // tenants whose ephemeral sessions are looked through
@@ -179,7 +179,7 @@ var errLeaving = errors.New("host: the host is stopping")
 func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
-		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
+		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: conns.NewWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
 	s.now = time.Now
 	if cfg.Runtime.Clustered() {

@@ -234,7 +234,7 @@ var forbidden = []edge{
 		reason: "a protocol is translated without sessions and without a network: the host serves it",
 	},
 	{
-		from: []string{"host/internal/conns"}, to: []string{"<words>", "<facade>", "<doors>", "*foreign*"},
+		from: []string{"host/internal/conns"}, to: []string{"<words>", "<facade>", "<doors>", "*foreign*"}, except: []string{"golang.org/x/time/rate"},
 		reason: "connections are bounded before anything is known of who calls, and for what",
 	},
 	{from: []string{"internal/promptview"}, to: []string{"<doors>"}, reason: "what the host and the command share is below both"},

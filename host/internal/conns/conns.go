@@ -9,7 +9,8 @@
 //   - a connection counts as a stranger's, as a tenant's, or as none, and never as two;
 //   - a peer that takes all connections keeps no other peer out for longer than grace;
 //   - no request begins within another: one with two ends is refused, and one that is chunked is the
-//     last of its connection.
+//     last of its connection;
+//   - an address that shows wrong tokens waits alone: another one's answers do not.
 //
 // It knows no tokens: the host says which connection has shown one.
 package conns
