@@ -7,10 +7,6 @@ import (
 	"strconv"
 	"testing"
 	"testing/fstest"
-
-	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
-	"github.com/seed14be6753/stile/manifest"
 )
 
 func TestGroupLimit(t *testing.T) {
@@ -66,18 +62,7 @@ func TestMemoryLimit(t *testing.T) {
 // A host whose memory is taken refuses work, is not ready, and takes work again when some
 // of it has gone. Where nobody limits it, it never does.
 func TestWorkIsShedWhereMemoryIsTaken(t *testing.T) {
-	m := manifest.Default("plain")
-	m.Name = "talker"
-	agent := &stile.Agent{Manifest: m, Model: scripted.New("hello")}
-	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close(t.Context())
-	s, err := New(Config{Runtime: rt, Agents: []*stile.Agent{agent}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := serverOfTalker(t)
 	if err := s.taking(); err != nil {
 		t.Errorf("of a process without a limit: %v", err)
 	}
