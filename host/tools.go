@@ -273,73 +273,110 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 	answer.Run = run.Ordinal()
 	c.Begun(id, answer.Run)
 	c.Log(mcp.Event{Level: mcp.Info, Event: "run.begin", Session: id, Run: answer.Run})
+	f := &calledRun{s: s, c: &c, of: of, ses: ses, run: run, id: id, answer: answer, reply: newReply(run), growing: newReply(run)}
+	return f.follow(ctx)
+}
+
+// calledRun is the run that answers a call.
+type calledRun struct {
+	s   *Server
+	c   *mcp.Call
+	of  *trail
+	ses *stile.Session
+	run *stile.Run
+	id  string // of the session
+
+	answer mcp.Answer // as far as the run has come
+	// The text is that of the records, so that nothing is in it that was taken back; progress
+	// is of the text as it grows.
+	reply, growing *chatReply
+	text           strings.Builder
+	grown          int64 // bytes of progress
+}
+
+// follow follows the run to its end, or until it waits for a person whom the client does not ask.
+func (f *calledRun) follow(ctx context.Context) (mcp.Answer, error) {
 	follow, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	asking, stop := context.WithCancel(ctx)
-	q := &questions{s: s, ses: ses, c: &c, of: of, id: id, ctx: asking, unsaid: func() { leave(errUnsaid) }}
+	q := &questions{s: f.s, ses: f.ses, c: f.c, of: f.of, id: f.id, ctx: asking, unsaid: func() { leave(errUnsaid) }}
 	defer q.done.Wait()
 	defer stop()
-	// The text is that of the records, so that nothing is in it that was taken back; progress
-	// is of the text as it grows.
-	reply, growing := newReply(run), newReply(run)
-	var text strings.Builder
-	var grown int64
-	for u, err := range run.Events(follow) {
+	for u, err := range f.run.Events(follow) {
 		if err == nil {
-			if piece, _ := growing.take(u); piece != "" {
-				grown += int64(len(piece))
-				c.Progress(piece, grown)
+			f.progress(u)
+			if u.Record == nil {
+				continue
 			}
-		}
-		if err == nil && u.Record == nil {
-			continue
-		}
-		var piece string
-		if err == nil {
-			piece, err = reply.take(u)
-			text.WriteString(piece)
-			tell(&c, id, u.Record)
+			err = f.take(u)
 			q.heard(u.Record)
 		}
-		answer.Text = text.String()
+		f.answer.Text = f.text.String()
 		switch {
-		case err != nil && errors.Is(context.Cause(follow), errUnsaid):
-			return s.waits(ctx, answer, ses, waitsForApproval(callWaits))
-		case err != nil && ctx.Err() != nil:
-			if s.leaving.Err() != nil {
-				return answer, leavingChat()
-			}
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-			defer cancel()
-			if bad := run.Cancel(end, s.principal(ctx).user); bad != nil {
-				s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(bad))
-			}
-			return answer, err
-		case err != nil && u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
+		case err == nil && f.reply.Ended == nil:
+		case err == nil:
+			return f.ended(), nil
+		case errors.Is(context.Cause(follow), errUnsaid):
+			return f.s.waits(ctx, f.answer, f.ses, waitsForApproval(callWaits))
+		case ctx.Err() != nil:
+			return f.abandoned(ctx, err)
+		case u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
 			if q.ask() {
 				continue
 			}
-			if out, bad := s.waits(ctx, answer, ses, err); bad != nil || len(out.Approvals) > 0 {
+			if out, bad := f.s.waits(ctx, f.answer, f.ses, err); bad != nil || len(out.Approvals) > 0 {
 				return out, bad
 			} // else it was answered, and the run goes on
-		case err != nil && (reply.Ended != nil || u.Record != nil):
-			because(&answer, err)
-			if end := reply.end(); end != nil {
-				answer.Decision = string(end.Decision)
+		case f.reply.Ended != nil || u.Record != nil:
+			because(&f.answer, err)
+			if end := f.reply.end(); end != nil {
+				f.answer.Decision = string(end.Decision)
 			}
-			return answer, nil
-		case err != nil:
-			return answer, err
-		case reply.Ended != nil:
-			end := reply.end()
-			answer.Run, answer.Decision = reply.Ended.Run, string(end.Decision)
-			if end.Output != "" {
-				answer.Output = json.RawMessage(end.Output)
-			}
-			return answer, nil
+			return f.answer, nil
+		default:
+			return f.answer, err
 		}
 	}
-	return answer, nil
+	return f.answer, nil
+}
+
+// progress tells the client by how much the text has grown.
+func (f *calledRun) progress(u stile.Update) {
+	if piece, _ := f.growing.take(u); piece != "" {
+		f.grown += int64(len(piece))
+		f.c.Progress(piece, f.grown)
+	}
+}
+
+// take takes a record of the run. Its error is why the answer ends.
+func (f *calledRun) take(u stile.Update) error {
+	piece, err := f.reply.take(u)
+	f.text.WriteString(piece)
+	tell(f.c, f.id, u.Record)
+	return err
+}
+
+// ended is the answer of a run that has ended.
+func (f *calledRun) ended() mcp.Answer {
+	end := f.reply.end()
+	f.answer.Run, f.answer.Decision = f.reply.Ended.Run, string(end.Decision)
+	if end.Output != "" {
+		f.answer.Output = json.RawMessage(end.Output)
+	}
+	return f.answer
+}
+
+// abandoned cancels the run of a call that its client has given up. When the host stops, the run goes on.
+func (f *calledRun) abandoned(ctx context.Context, err error) (mcp.Answer, error) {
+	if f.s.leaving.Err() != nil {
+		return f.answer, leavingChat()
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	if bad := f.run.Cancel(end, f.s.principal(ctx).user); bad != nil {
+		f.s.log.Warn("a run that no caller waits for was not cancelled", zap.Error(bad))
+	}
+	return f.answer, err
 }
 
 // callWaits is why an answer has no decision.
