@@ -319,7 +319,7 @@ func (f *calledRun) follow(ctx context.Context) (mcp.Answer, error) {
 		case errors.Is(context.Cause(follow), errUnsaid):
 			return f.s.waits(ctx, f.answer, f.ses, waitsForApproval(callWaits))
 		case ctx.Err() != nil:
-			return f.abandoned(ctx, err)
+			return f.hungUpOn(ctx, err)
 		case u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
 			if q.ask() {
 				continue
@@ -366,8 +366,8 @@ func (f *calledRun) ended() mcp.Answer {
 	return f.answer
 }
 
-// abandoned cancels the run of a call that its client has given up. When the host stops, the run goes on.
-func (f *calledRun) abandoned(ctx context.Context, err error) (mcp.Answer, error) {
+// hungUpOn cancels the run of a call that its client has given up. When the host stops, the run goes on.
+func (f *calledRun) hungUpOn(ctx context.Context, err error) (mcp.Answer, error) {
 	if f.s.leaving.Err() != nil {
 		return f.answer, leavingChat()
 	}
