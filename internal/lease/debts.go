@@ -10,7 +10,7 @@ import (
 // Found is what a look at a session has found.
 type Found int
 
-// What a look finds.
+// The values of Found.
 const (
 	Unknown       Found = iota // the session cannot be read, or not be taken up
 	Idle                       // nothing of it is open, or it waits for its alarm
@@ -30,14 +30,15 @@ const (
 	lastPause  = time.Minute
 )
 
-// debt is a session that the host has to look at.
+// debt is a look that the host owes at one session.
 type debt struct {
-	looks, again bool // the host looks at it now; and it has stopped once more since that look began
-	began        time.Time
-	next         time.Time // no look before that
-	pause        time.Duration
-	head         messages.Digest // at which another host had it; zero before the first such look
-	doubt        time.Time       // up to then the database may make the session this host's
+	looks bool            // the host looks at it now
+	again bool            // it has stopped once more since that look began
+	began time.Time       // of that look
+	next  time.Time       // no look before that
+	pause time.Duration   // before the last look, while another host has the session
+	head  messages.Digest // at which another host had it; zero before the first such look
+	doubt time.Time       // up to then the database may make the session this host's
 }
 
 // Owe says that a session, which is the host's or may be, has stopped in the middle. The host looks

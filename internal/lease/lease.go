@@ -7,6 +7,17 @@
 //   - a lease that was over is never believed in again: the host comes back as another one.
 //
 // Leases keep hosts from stepping on each other. What a session is, the fence decides.
+//
+// The words that this room and membership use:
+//   - A host's life is the time in which it has one lease, under one id. A process that loses its lease
+//     and joins again begins another life.
+//   - A host claims a session before it runs it, and gives it up when nothing of it runs any more.
+//   - A look reads whether something of a session is open, and takes the session up if so.
+//   - A host owes a look at a session that stopped in the middle, or whose claim got no answer. The debt
+//     is paid when the session rests, runs at this host, or goes on at another one.
+//   - A claim is in doubt while it has no answer: the database may make the session the host's until the
+//     claim runs out.
+//   - A release is unsure while it has no answer, in the same way.
 package lease
 
 import (
