@@ -216,7 +216,6 @@ func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	}
 }
 
-// neighbours are the agents of a host.
 func (c *Config) neighbours() (all []*compiler.Definition) {
 	for _, a := range c.Agents {
 		all = append(all, a.definition(lineage{}))

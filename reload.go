@@ -63,7 +63,6 @@ func (rt *Runtime) Reload(ctx context.Context, agents []*Agent) (inUse []*Agent,
 	return inUse, slices.Compact(changed), nil
 }
 
-// name is the name in the manifest.
 func (a *Agent) name() string {
 	if a == nil || a.Manifest == nil {
 		return ""

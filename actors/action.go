@@ -119,7 +119,6 @@ func (t *oneAttempt) Ended(end *turn.ActionEnded) { t.tell(t.action, end) }
 // Piece implements attempt.Session.
 func (t *oneAttempt) Piece(s *attempt.Sink, in *turn.ActionChunk) { t.box.postPiece(s, in) }
 
-// begin begins an attempt.
 func (a *action) begin(self *actor.PID, msg begin) {
 	t := &oneAttempt{family: a.family, action: self, feeds: msg.feeds}
 	t.Begin(msg.under, &a.host.attempts, t, attempt.Work{

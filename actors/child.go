@@ -85,7 +85,6 @@ func down(crash *supervisor.Crash, what *turn.ChildDown) {
 	panic(crash)
 }
 
-// spawnAction spawns the actor of an action.
 func (s *session) spawnAction(c actor.Context) *actor.PID {
 	pid := c.Spawn(s.host.childProps.action)
 	s.tell(pid, s.family)

@@ -36,7 +36,6 @@ type feed struct {
 	states *feeds.States
 }
 
-// feedSet says what the feeds of the session are.
 type feedSet struct{ feeds.Set }
 
 // feedQuestion is a request that the session passes on, by its handle: to list the feeds, or to
@@ -156,7 +155,6 @@ func (s *session) keepFeeds(c actor.Context) *sessionFeeds {
 	return s.feeds
 }
 
-// spawnFeeds spawns the actor of the session's feeds.
 func (s *session) spawnFeeds(c actor.Context) {
 	f, agent, sid := s.feeds, s.ref.Agent, s.ref.SID
 	at, opened := f.turn, time.Unix(s.inc.Time().UnixTime())
@@ -261,7 +259,6 @@ func (t *oneAttempt) Feeds(ctx context.Context, name, args string) (string, *mes
 	return t.host.feeds.Do(ctx, t.feeds, name, args)
 }
 
-// whoseFeeds says whose the feeds are.
 func (s *session) whoseFeeds() feedvalues.Session {
 	return feedvalues.Session{Agent: s.ref.Agent, SID: s.ref.SID, Inc: s.inc, Epoch: s.sealer.Epoch()}
 }

@@ -27,7 +27,6 @@ type inbox struct {
 	waiters *relics.Waiters // nil before the first
 }
 
-// newInbox makes the inbox of a session.
 func newInbox(system *actor.ActorSystem, pid *actor.PID) *inbox {
 	return &inbox{system: system, pid: pid}
 }

@@ -26,7 +26,6 @@ type interpreter struct {
 	left  bool
 }
 
-// runProgram has a program run.
 type runProgram struct {
 	*family
 	program.Program
@@ -92,7 +91,6 @@ func (i *interpreter) stop(c actor.Context, msg *stopChild) {
 	}
 }
 
-// runProgram spawns the interpreter of a turn.
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) {
 	s.turnRun.program = c.Spawn(s.host.childProps.interpreter)
 	s.deferred = true

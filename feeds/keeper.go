@@ -196,7 +196,6 @@ func tick(due []Due) {
 	}
 }
 
-// now is the time of the host.
 func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
 
 // Forget drops the values of a set's feeds, as when a session is erased.

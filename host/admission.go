@@ -18,7 +18,6 @@ import (
 // DefaultMaxRuns bounds the runs of all tenants that are in flight or wait.
 const DefaultMaxRuns = 4096
 
-// limitsOf are those of a tenant.
 func (s *Server) limitsOf(tenant string) Limits {
 	o := s.offer.Load()
 	if l, ok := o.TenantLimits[tenant]; ok {

@@ -170,7 +170,6 @@ func (s *Server) partRoute() {
 	})
 }
 
-// partOf finds a part by its digest.
 func (s *Server) partOf(ctx context.Context, ses *stile.Session, digest string) (*messages.Part, error) {
 	q := stile.RecordQuery{Kinds: []messages.Kind{messages.KindInput}}
 	for r, err := range s.rt.Archive().Query(ctx, ses.Incarnation(), q) {

@@ -9,7 +9,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// runEntry is a run in a list.
 type runEntry struct {
 	Run      int64  `json:"run" doc:"ordinal in the session, from 1"`
 	State    string `json:"state" enum:"queued,running,waiting,interrupted,ended"`
@@ -67,7 +66,6 @@ func (s *Server) runListRoute() {
 		})
 }
 
-// stateOf is the state of a run that has not ended.
 func stateOf(status stile.Status, head stile.Head, run int64) string {
 	switch {
 	case status == stile.StatusInterrupted:

@@ -14,7 +14,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// find returns the caller's session of that id.
 func (s *Server) find(ctx context.Context, id string) (*stile.Session, error) {
 	if err := checkID(id); err != nil {
 		return nil, err

@@ -210,7 +210,6 @@ func (l *loader) near(path string) place {
 	return place{1, 1}
 }
 
-// document returns the one document of the file.
 func (l *loader) document(data []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node

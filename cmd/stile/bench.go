@@ -26,7 +26,6 @@ import (
 	"github.com/seed14be6753/stile/internal/lease"
 )
 
-// benchOptions are the flags of bench.
 type benchOptions struct {
 	host, tokenFile string
 	openai, model   string

@@ -12,7 +12,6 @@ import (
 // toStandardError names standard error in place of a file.
 const toStandardError = "stderr"
 
-// decisionFlag gives a command the decision log.
 func decisionFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "decision-log", "", "append a JSON line for each decided turn to this file, or to stderr")
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// evalOptions are the flags of eval.
 type evalOptions struct {
 	agent, against   string
 	repeat, parallel int

@@ -363,7 +363,6 @@ func (a *app) withKeys(ctx context.Context, action, detail string, change func(*
 	})
 }
 
-// publicKeys reads a file of public keys.
 func publicKeys(path string) (*keyring.Set, error) {
 	b, err := readFile(path, maxJWKSBytes)
 	if err != nil {

@@ -111,7 +111,6 @@ func timeBack(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// sessionJSON is a session in a list.
 type sessionJSON struct {
 	SID         string       `json:"sid"`
 	Incarnation string       `json:"incarnation"`

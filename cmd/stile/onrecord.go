@@ -73,7 +73,6 @@ func regular(path string) bool {
 // maxNamedKeys bounds the keys that a line of the audit log names.
 const maxNamedKeys = 16
 
-// kids names the keys of a ring.
 func kids(ring *keyring.Ring) (names []string) {
 	for _, k := range ring.Set().Keys() {
 		names = append(names, k.KID())

@@ -127,7 +127,6 @@ func (p *printer) finish() {
 	}
 }
 
-// update shows one update.
 func (p *printer) update(u stile.Update) error {
 	switch {
 	case u.Delta != nil:

@@ -115,7 +115,6 @@ func known(cmd *cobra.Command, args []string) error {
 	return errors.New(text)
 }
 
-// dirFlag gives a command the data directory.
 func (a *app) dirFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.dir, "dir", stile.DefaultDir, "data directory: journal and keys; without it the one of $STILE_DIR, or of stile.yaml")
 }
@@ -220,7 +219,6 @@ func unreadable(path string, err error) error {
 	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be read", Cause: files.Cause(err)}
 }
 
-// writeJSON writes v as one line.
 func (a *app) writeJSON(v any) error {
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)

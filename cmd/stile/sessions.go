@@ -154,7 +154,6 @@ func pick(ctx context.Context, ar *stile.Archive, names []string, each func(jour
 	return nil
 }
 
-// parseHead reads SEQ:HASH.
 func parseHead(s string) (at journal.Anchor, err error) {
 	seq, hash, ok := strings.Cut(s, ":")
 	at.Seq, err = strconv.ParseInt(seq, 10, 64)

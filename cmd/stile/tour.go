@@ -115,7 +115,6 @@ var crippled = []stop{
 	misbehaving("signers-down", "A right program, but neither signer can mint a token.", halts(messages.ErrMagicToolInternal)),
 }
 
-// misbehaving is a session of the gallery.
 func misbehaving(name, about string, want ...ending) stop {
 	return stop{name: name, manifest: "gallery/" + name + ".yaml", about: about, runs: []visit{{"Go on.", want}}}
 }
@@ -264,7 +263,6 @@ func (g *guide) lead(ctx context.Context, rt *stile.Runtime, stops []stop) error
 	return nil
 }
 
-// agent is the one of a stop.
 func (g *guide) agent(ctx context.Context, s stop) (agent *stile.Agent, note string, err error) {
 	if s.prepare != nil {
 		return s.prepare(ctx, g, g.path(s), g.prefix+s.name)

@@ -179,7 +179,6 @@ func Verify(line []byte, scope Scope, keys KeySource, replay *ReplaySet, policy 
 	return c
 }
 
-// fail returns the check with its verdict.
 func (c Check) fail(code messages.Code, reason string) Check {
 	c.Failure, c.Reason = code, reason
 	return c

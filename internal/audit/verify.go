@@ -48,7 +48,6 @@ func (r *Report) wrong(file string, line int, what string) {
 	r.Problems = append(r.Problems, Problem{file, line, what})
 }
 
-// part is what one file has.
 type part struct {
 	name        string
 	first, last string // what its first chained line carries; the hash of its last line

@@ -182,7 +182,6 @@ func whole(members []member) error {
 	return nil
 }
 
-// journals returns the members' files with the journal.
 func journals(members []member) (paths []string) {
 	for i := range members {
 		paths = append(paths, filepath.Join(members[i].folder, members[i].journal()))

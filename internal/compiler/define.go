@@ -224,7 +224,6 @@ func service(d *manifest.Relic, at string) (*catalog.Executor, error) {
 	return x, messages.At(err, at)
 }
 
-// parameters converts parameters of a manifest.
 func parameters(ps []manifest.Parameter, at string) (catalog.Parameters, error) {
 	var out catalog.Parameters
 	for i, p := range ps {

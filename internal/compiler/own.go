@@ -90,7 +90,6 @@ func (e *Env) reach(a *Definition, m *manifest.Manifest, d *manifest.Confine, na
 	return r, messages.At(r.Check(program), "confine")
 }
 
-// absolute makes paths of the host absolute.
 func absolute(paths []string) []string {
 	all := make([]string, 0, len(paths))
 	for _, p := range paths {

@@ -175,7 +175,6 @@ func importable(m *manifest.Manifest, registry *catalog.Registry) (all []string,
 	return all, nil
 }
 
-// groupsOf are the groups that names are in.
 func groupsOf(names []string) (groups []string) {
 	for _, name := range names {
 		if i := strings.LastIndexByte(name, '.'); i > 0 {

@@ -92,7 +92,6 @@ func (f *filter) unless(k, say uint32) {
 // rules are what a filter says of system calls, by number.
 type rules map[uint32]filter
 
-// answer gives one answer to calls.
 func (r rules) answer(say uint32, calls ...uint32) {
 	for _, nr := range calls {
 		r.add(nr, filter{{Code: unix.BPF_RET | unix.BPF_K, K: say}})

@@ -385,7 +385,6 @@ func (v Value) depth() int32 {
 	return 0
 }
 
-// member reads what e[key] reads of an error value.
 func (e *errorNode) member(key string) Value {
 	switch key {
 	case "code":

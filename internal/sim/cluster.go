@@ -38,7 +38,6 @@ type row struct {
 	until time.Time
 }
 
-// statement is one that a host makes.
 type statement struct {
 	h      *host
 	life   int
@@ -67,7 +66,6 @@ type later struct {
 
 var errAway = errors.New("the database does not answer")
 
-// clusterOf makes the cluster of a world.
 func (w *world) clusterOf() *cluster {
 	return &cluster{
 		w: w, length: []time.Duration{2, 5, 20}[w.rnd.IntN(3)] * time.Second,

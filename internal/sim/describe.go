@@ -8,7 +8,6 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// describe is one line for an input.
 func describe(in turn.Input) string {
 	name := strings.TrimPrefix(fmt.Sprintf("%T", in), "*turn.")
 	switch in := in.(type) {
@@ -46,7 +45,6 @@ func describe(in turn.Input) string {
 	return name
 }
 
-// describeEffect is one line for an effect.
 func describeEffect(e turn.Effect) string {
 	switch e := e.(type) {
 	case *turn.Persist:

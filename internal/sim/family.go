@@ -48,7 +48,6 @@ func (w *world) child(key messages.SessionKey, link messages.ParentLink) *client
 	return c
 }
 
-// named finds a session.
 func (w *world) named(sid string) *client {
 	for _, c := range w.clients {
 		if c.sid == sid {
@@ -206,7 +205,6 @@ func (a *attempt) result(finish func(state messages.ActionState, reason, result 
 	}
 }
 
-// incarnation is that of the session on the disk.
 func (c *client) incarnation() messages.Incarnation {
 	head, err := c.w.disk.Head(bg, c.sid)
 	if err != nil {

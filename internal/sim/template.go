@@ -48,7 +48,6 @@ func (a *author) templated() []byte {
 // patterns are the templates that a run has defined: the tool of each, by name.
 type patterns map[string]string
 
-// defines takes a definition.
 func (p patterns) defines(b *messages.ActionTemplate) error {
 	name, ok := jsonvalue.Member(b.Definition, "name")
 	if !ok || b.Name == ownTemplate {

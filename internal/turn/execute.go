@@ -132,7 +132,6 @@ func (m *Machine) programCall(in *ProgramCall) {
 	}
 }
 
-// declare adds a call.
 func (f *flight) declare(c call) *call {
 	if f.byID == nil {
 		f.byID = map[string]int{}

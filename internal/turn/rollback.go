@@ -426,7 +426,6 @@ func (m *Machine) compensate(e *Member, reason string) {
 	}
 }
 
-// undoing makes a call the compensation of a member.
 func (m *Machine) undoing(of *Member, u *compensation, c call) call {
 	c.typ, c.mode, c.key = u.typ, messages.ModeSync, undoKey(of.Key)
 	c.undo.of = of

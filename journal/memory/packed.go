@@ -62,7 +62,6 @@ func (p *packed) keep(b []byte) place {
 // epoch, ts, four digests and the salt.
 const fixedBytes = 4*8 + 3*32 + 16
 
-// add appends a record.
 func (p *packed) add(r *messages.Record) { p.at = append(p.at, p.pack(r)) }
 
 // pack writes a record: the fixed part, then kind, key id, signature and body, each

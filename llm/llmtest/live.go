@@ -61,7 +61,6 @@ type liveContent struct {
 	Parts []livePart
 }
 
-// liveMessage is a message of a client.
 type liveMessage struct {
 	Setup *struct {
 		Model            string

@@ -429,7 +429,6 @@ func (t *talk) keep(k kept) {
 	}
 }
 
-// say sends a response.
 func (t *talk) say(c *Request, r Response) bool {
 	id := fmt.Sprintf("resp_%d", c.N)
 	seq := 0

@@ -41,7 +41,6 @@ type keptItem struct {
 	Item
 }
 
-// realtimeEvent is an event of a client.
 type realtimeEvent struct {
 	Type    string
 	Event   string `json:"event_id"`
@@ -99,7 +98,6 @@ func (s *Provider) realtime(w http.ResponseWriter, req *http.Request, n int) {
 	}
 }
 
-// out sends an event.
 func (t *realtime) out(format string, args ...any) bool {
 	t.mu.Lock()
 	t.events++

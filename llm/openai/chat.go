@@ -95,7 +95,6 @@ func (v chat) TakesPart(mediaType string) bool {
 	return wire.Picture(mediaType) || v.home && mediaType == "application/pdf"
 }
 
-// chatFiles returns the files of a turn.
 func chatFiles(t *wire.Turn) (parts []chatPart) {
 	for i := range t.Files {
 		if f := &t.Files[i]; f.IsPicture() {

@@ -25,7 +25,6 @@ var responseOptions = wire.Named{
 	},
 }
 
-// response is a client of Responses.
 type response struct{ vendor }
 
 // responseRequest is the body of a request, with the members that this package uses. Empty
@@ -167,7 +166,6 @@ func (v response) Lead(ask *wire.Ask, sent int, parent string) (any, string, err
 	return create, historyLane, nil
 }
 
-// body returns a request for turns.
 func (v response) body(ask *wire.Ask, turns *wire.Turns) (*responseRequest, error) {
 	o := ask.Options
 	p := &responseRequest{
@@ -238,7 +236,6 @@ func (response) TakesPart(mediaType string) bool {
 	return wire.Picture(mediaType) || mediaType == "application/pdf"
 }
 
-// inputFiles returns the files of a turn.
 func inputFiles(t *wire.Turn) (parts []inputPart) {
 	for i := range t.Files {
 		if f := &t.Files[i]; f.IsPicture() {
@@ -277,7 +274,6 @@ type wholeResponse struct {
 	Output []wire.Raw                `json:"output"`
 }
 
-// responseItem is a part of a response.
 type responseItem struct {
 	Type    string `json:"type"`
 	Content []struct {
@@ -371,7 +367,6 @@ func keepThought(raw wire.Raw, r *wire.Reply) {
 	}
 }
 
-// bill sets the usage of the response.
 func (w *wholeResponse) bill(r *wire.Reply) {
 	u := &w.Usage.Of
 	r.Input(u.Input, u.Details.Of.Cached, u.Details.Of.Written)

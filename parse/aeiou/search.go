@@ -41,7 +41,6 @@ type search struct {
 	looked bool
 }
 
-// reply searches the whole.
 func (s *search) reply() found {
 	s.cased, s.lead, s.stray = -1, -1, -1
 	got := s.walk(0, len(s.b), true)

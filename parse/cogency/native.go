@@ -381,7 +381,6 @@ func special(b []byte) (finding, int) {
 	return foundText, 0
 }
 
-// eventOf returns the event of an error.
 func eventOf(f *messages.ParseError) messages.Event {
 	return messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: f}
 }

@@ -195,7 +195,6 @@ func badAttribute(id, field string, at int64) messages.ParseError {
 	return f
 }
 
-// conditionFault is of a condition that does not parse.
 func conditionFault(id string, wrong *expr.Error, at int64) messages.ParseError {
 	f := fault(BadCondition, at)
 	f.ID, f.At = id, wrong.At

@@ -581,7 +581,6 @@ func (d *decoder) emitSpace(at int64) {
 	d.space = d.space[:0]
 }
 
-// emitText emits text of the open unit.
 func (d *decoder) emitText(p []byte, at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind, Text: p, Offset: at})
 }

@@ -362,7 +362,6 @@ func (d *decoder) attr(p []byte, key string) []byte {
 	return nil
 }
 
-// fault emits an error.
 func (d *decoder) fault(f messages.ParseError) {
 	d.emit(messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: &f})
 }

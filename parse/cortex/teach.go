@@ -57,7 +57,6 @@ func typeName(t *messages.ToolSpec) string {
 // acts reports whether the agent can do anything but answer.
 func (l *primer) acts() bool { return len(l.tools) > 0 || len(l.internal) > 0 && !l.Short }
 
-// text is the primer.
 func (l *primer) text() string {
 	var b strings.Builder
 	b.WriteString("# How to answer\n\nYour reply is made of blocks; text outside of them is not shown.\n")
@@ -93,7 +92,6 @@ func (l *primer) text() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// call is an example of an action.
 func (l *primer) call(id string) string {
 	return `<action type="` + typeName(&l.example) + `" id="` + id + "\">\n" +
 		`{"name": ` + quoted(l.example.Name) + `, "parameters": ` + arguments(l.example.Schema) + "}\n</action>"
@@ -199,7 +197,6 @@ func (l *primer) session(b *strings.Builder) {
 	}
 }
 
-// quoted is a JSON string of one line.
 func quoted(s string) string {
 	out, err := json.Marshal(parse.OneLine(s))
 	if err != nil { // no string is none

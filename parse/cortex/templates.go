@@ -39,7 +39,6 @@ func (t *templates) keep(name string, made *Template) {
 	t.inline[name] = made
 }
 
-// find returns a template by name.
 func (t *templates) find(name string) *Template {
 	if found := t.manifest[name]; found != nil {
 		return found

@@ -136,7 +136,6 @@ func (d *decoder) ponder(text []byte, at int64) {
 	}
 }
 
-// pondered is the end of a thought.
 func (d *decoder) pondered(at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ThoughtUnit, Unit: d.unit, Offset: at, Complete: true})
 	d.within = false

@@ -192,7 +192,6 @@ func (s *stripper) show(text []byte, at int64) {
 	}
 }
 
-// flush shows what is held.
 func (s *stripper) flush() {
 	s.show(s.held, s.heldAt)
 	s.held, s.mark, s.prefix, s.cr = s.held[:0], 0, "", false

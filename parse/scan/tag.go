@@ -341,7 +341,6 @@ func (t *Tag) last(c byte) Result {
 	return Bad
 }
 
-// afterKey takes a byte after a key.
 func (t *Tag) afterKey(c byte, at int32) Result {
 	if c == '=' {
 		t.phase = phaseEquals

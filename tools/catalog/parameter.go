@@ -26,7 +26,6 @@ type Parameter struct {
 	Min, Max int64
 }
 
-// oneOf returns a parameter that takes one of the texts.
 func oneOf(name string, texts []string) Parameter {
 	p := Parameter{Name: name, Type: "string"}
 	for _, text := range texts {

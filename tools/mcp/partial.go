@@ -74,7 +74,6 @@ func (s *Server) watch(ctx context.Context, c *connection, call *tools.Call, par
 	}
 }
 
-// progress takes a notification of the server.
 func (s *Server) progress(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 	token, _ := req.Params.ProgressToken.(string)
 	s.mu.Lock()

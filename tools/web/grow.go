@@ -49,7 +49,6 @@ type growing struct {
 	event
 }
 
-// event is an event that is not whole.
 type event struct {
 	name string
 	data []byte // its lines, each with an end
@@ -194,7 +193,6 @@ func compact(text []byte) (jsontext.Value, bool) {
 	return v, err == nil && len(v) > 0
 }
 
-// item adds an item to the list.
 func (g *growing) item(ctx context.Context, item jsontext.Value) error {
 	text := redact(string(item), g.key)
 	if g.out.Len() > 0 {

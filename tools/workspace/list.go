@@ -115,7 +115,6 @@ type tree struct {
 	more        bool
 }
 
-// list is the tool list.
 func (w *Workspace) list(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	p := c.Text(0)
 	at, err := w.place(p)
@@ -247,7 +246,6 @@ type search struct {
 	read    int64
 }
 
-// find is the tool find.
 func (w *Workspace) find(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	pattern, text, p := c.Text(0), c.Text(1), c.Text(2)
 	var s search

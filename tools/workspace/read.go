@@ -103,7 +103,6 @@ func unlessEnd(err error) error {
 	return err
 }
 
-// skip skips a line.
 func (r *pager) skip() error {
 	any := false
 	for {

@@ -28,7 +28,6 @@ const (
 	maxReplaceFiles = 1000 // docs/spec/cogency.md §15
 )
 
-// write is the tool write.
 func (w *Workspace) write(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	p, text, overwrite := c.Text(0), c.Text(1), c.Bool(2)
 	at, err := w.place(p)
@@ -149,7 +148,6 @@ func unchanged(was, now fs.FileInfo) bool {
 	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())
 }
 
-// edit is the tool edit.
 func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	p, before, after := c.Text(0), c.Text(1), c.Text(2)
 	at, err := w.place(p)
@@ -224,7 +222,6 @@ type change struct {
 	beside            string
 }
 
-// replace is the tool replace.
 func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	sub, err := substitution(c.Text(1), c.Text(2), c.Bool(3))
 	if err != nil {

@@ -159,7 +159,6 @@ func (d *Door) server(who Caller) *sdk.Server {
 	return s
 }
 
-// toolOf is an agent as a tool.
 func toolOf(a Agent) *sdk.Tool {
 	about, yes := a.Summary, true
 	if about == "" {

@@ -159,7 +159,6 @@ func patience(frames [][]byte) time.Duration {
 	return time.Duration(size/sessionPace) * time.Second
 }
 
-// frames returns the request as it is sent.
 func (s *session) frames(x *exchange, req *llm.Request, sent int, from string) (frames [][]byte, err error) {
 	if x.options, err = s.m.cfg.Tuning.of(req); err != nil {
 		return nil, err
@@ -255,7 +254,6 @@ func (s *session) take(ctx context.Context, in *reader, r *Reply, req *llm.Reque
 	}
 }
 
-// event adds an event to the reply.
 func (s *session) event(events Events, a arrival, r *Reply) {
 	if a.head.Type == "error" {
 		refused, _ := parseRefusal(a.data)

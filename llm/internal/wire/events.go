@@ -75,7 +75,6 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// field adds one line to the event.
 func (r *Reader) field(line []byte) error {
 	key, value, _ := bytes.Cut(line, []byte(":"))
 	if len(value) > 0 && value[0] == ' ' {
