@@ -348,8 +348,12 @@ func (w *world) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 	r := rand.New(rand.NewPCG(w.seed, uint64(req.Ordinal)<<8|uint64(len(req.Session))))
 	return func(yield func(llm.Chunk, error) bool) {
 		pause := func(most int) bool {
+			d := time.Duration(r.IntN(most)) * time.Millisecond
+			if d == 0 {
+				return true // as in membership's table of hosts: no timer in a bubble that is over at once
+			}
 			select {
-			case <-time.After(time.Duration(r.IntN(most)) * time.Millisecond):
+			case <-time.After(d):
 				return true
 			case <-ctx.Done():
 				yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)

@@ -64,8 +64,9 @@ func until(t *testing.T, lines <-chan string, text string) string {
 
 const waitsFor = "waiting for the database of the journal"
 
-// awayURL is the URL of a database at a port that no process listens at.
-func awayURL(t *testing.T) string { return "postgres://ada:hunter2@" + free(t) + "/x?sslmode=disable" }
+// awayURL is the URL of a database at a port that no process listens at. The kernel gives it to no
+// listener that asks for any port.
+const awayURL = "postgres://ada:hunter2@127.0.0.1:1/x?sslmode=disable"
 
 // A database that starts behind the host is waited for. A wrong password and an unknown database are told
 // at once.
@@ -109,7 +110,7 @@ func TestServeStopsWhileItWaits(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "secret", strings.Repeat("0123456789abcdef", 4))
 	config := write(t, dir, "stile.yaml", "auth: tokens\ndir: "+dir+"\ncluster:\n  address: "+free(t)+"\n  secret_file: secret\n")
-	env := map[string]string{envJournal: awayURL(t)}
+	env := map[string]string{envJournal: awayURL}
 	for _, args := range [][]string{{"--dir", filepath.Join(dir, "a")}, {"--config", config}} {
 		listen := free(t)
 		lines, stop, status := starting(t, env, append(args, "--listen", listen)...)

@@ -243,8 +243,15 @@ func TestLeasesOfACrash(t *testing.T) {
 		}
 		return err
 	})
-	for range 2 {
+	for i := range 2 {
 		id, wait := join(time.Second / 2)
+		if wait == 0 && i > 0 { // on a busy machine the time that the first one began may be over
+			over, err := postgrestest.Query(server.URL(), "SELECT clock_timestamp() >= max(ready) FROM journal.lease_memory")
+			if err != nil || over != "true" {
+				t.Fatalf("a host enters before the last lease has ended: %s, %v", over, err)
+			}
+			break
+		}
 		if wait <= 0 || wait > time.Second/2 {
 			t.Fatalf("behind a crash a host waits for %v", wait)
 		}
@@ -316,7 +323,7 @@ func joined(t *testing.T, table lease.Table, address string) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
 	for {
-		wait, err := table.Join(t.Context(), lease.Host{ID: id, Address: address, Version: "v"}, time.Second)
+		wait, err := table.Join(t.Context(), lease.Host{ID: id, Address: address, Version: "v"}, time.Minute) // longer than the test
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,11 +85,15 @@ func (x *troubles) all() {
 		{"a mute to b", func() (func() error, error) { return n.cut("a", "b") }},
 	} {
 		x.during(wrong, func() {
-			was := x.live()
-			x.goesOn("a", "b", "c")
-			if now := x.live(); len(was) != len(netHosts) || !maps.Equal(was, now) {
-				x.witness.fault("%s: %v had leases, and now %v", wrong.what, was, now)
+			var was, now map[string]string
+			for range keepsIn { // a busy machine alone may cost a host its lease
+				was = x.live()
+				x.goesOn("a", "b", "c")
+				if now = x.live(); len(was) == len(netHosts) && maps.Equal(was, now) {
+					return
+				}
 			}
+			x.witness.fault("%s: %v had leases, and now %v", wrong.what, was, now)
 		})
 	}
 	x.during(trouble{"a is slow", func() (func() error, error) { return n.slow("a", 512) }}, func() { x.goesOn("a", "b", "c") })
@@ -125,6 +129,10 @@ func (x *troubles) live() map[string]string {
 	}
 	return live
 }
+
+// keepsIn is within how many looks hosts must have kept their leases. Hosts that lose them because they
+// do not reach each other lose them in all.
+const keepsIn = 4
 
 // turnsMore is how many turns a host begins to show that it goes on.
 const turnsMore = 2
