@@ -195,6 +195,7 @@ type Runtime struct {
 	member   *membership.Member // nil without a cluster
 	shares   share.Table        // of the cluster
 	runs     atomic.Pointer[func() (runs, most int)]
+	cancelAt atomic.Pointer[func(context.Context, Peer, messages.ChildLink) error]
 	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone
@@ -328,6 +329,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	if rt.member != nil {
+		rt.host.Waker().CancelAt = rt.cancelChildAt
 		rt.member.Start()
 	}
 	rt.host.Start()

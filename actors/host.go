@@ -221,8 +221,8 @@ func New(cfg Config) *Host {
 			return err
 		},
 		Expire: h.Expire,
-		Cancel: func(ctx context.Context, key messages.SessionKey, agent *Agent, by string) error {
-			_, err := h.Cancel(ctx, key, agent, 0, by)
+		Cancel: func(ctx context.Context, key messages.SessionKey, agent *Agent, run int64, by string) error {
+			_, err := h.Cancel(ctx, key, agent, run, by)
 			return err
 		},
 	})
@@ -268,9 +268,8 @@ func (h *Host) Start() {
 	h.waker.Start()
 }
 
-// Boot waits for the end of the boot scan and returns what it did. The error is the
-// store's when the listing could not be read, or ctx's.
-func (h *Host) Boot(ctx context.Context) (wake.Report, error) { return h.waker.Report(ctx) }
+// Waker wakes the sessions of the host. Start starts it, and Stop stops it.
+func (h *Host) Waker() *wake.Waker { return h.waker }
 
 // Hub is where the host publishes.
 func (h *Host) Hub() *hub.Hub { return h.hub }

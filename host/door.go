@@ -17,7 +17,7 @@ import (
 
 // The door for hosts is a listener of its own. A request there must prove that a host of the cluster
 // sent it, before any of its body is read. It has its client's token, and then goes the way of every
-// request; it is not forwarded again.
+// request; it is not forwarded again. The cancel of a child session's run has no client and no token.
 
 // listen serves the hosts' door until the function that comes back is called.
 func (c *cluster) listen() (stop func(context.Context)) {
@@ -87,6 +87,10 @@ func (c *cluster) door() http.Handler {
 		}
 		if claim.To != c.self() {
 			forward.Refuse(w, 0)
+			return
+		}
+		if claim.For == wantsCancel {
+			c.cancelChild(w, r, body)
 			return
 		}
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil

@@ -229,6 +229,9 @@ func New(cfg Config) (_ *Server, err error) {
 	s.routes(s.mux)
 	s.handler = s.guard(s.mux)
 	s.rt.SayLoad(s.load)
+	if s.cluster != nil {
+		s.rt.CancelsChildrenAt(s.cluster.cancelChildAt)
+	}
 	return s, nil
 }
 

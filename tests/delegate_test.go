@@ -998,3 +998,43 @@ func TestAgentDepthOfASession(t *testing.T) {
 		}
 	})
 }
+
+// Another host has the run of a child session cancelled, whose action has ended there. What it names is
+// that run, or what is in flight: no session without a parent, and no later session of that name.
+func TestCancelChild(t *testing.T) {
+	for ordinal, by := range []string{"action a of local:local:stream, which is not waited for any more", "action a of local:local:stream"} {
+		synctest.Test(t, func(t *testing.T) {
+			var begun, ended atomic.Int64
+			a := boss(scripted.New(`<action id="a" type="agent">{"name":"w","parameters":{"message":"do"}}</action><response>got $a</response>`), slowly("w", &begun, &ended, messages.ReadOnly))
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			run := submit(t, s, "go")
+			time.Sleep(time.Second)
+			kid := children(t, rt, s)[0]
+			link := messages.ChildLink{SID: kid.SID(), Incarnation: kid.Incarnation().String(), Run: int64(ordinal)}
+			none, other, parent := link, link, link
+			none.SID, other.Incarnation, parent.SID, parent.Incarnation = "local:local:none", s.Incarnation().String(), s.SID(), s.Incarnation().String()
+			for _, of := range []messages.ChildLink{none, other} {
+				if err := rt.CancelChild(t.Context(), of); err != nil {
+					t.Errorf("%+v: %v", of, err)
+				}
+			}
+			if err := rt.CancelChild(t.Context(), parent); messages.CodeOf(err) != messages.ErrInvalid {
+				t.Errorf("the parent: %v", err)
+			}
+			if synctest.Wait(); begun.Load() != 1 || ended.Load() != 0 {
+				t.Fatalf("%d calls, %d ended", begun.Load(), ended.Load())
+			}
+			for range 2 { // a run that has ended is no error
+				if err := rt.CancelChild(t.Context(), link); err != nil {
+					t.Fatal(err)
+				}
+				k := decision(t, kid.Run(1))
+				if wantHalt(t, k, messages.ErrCancelled); !strings.HasSuffix(k.Detail, by) {
+					t.Errorf("the child ends %q, want %q", k.Detail, by)
+				}
+			}
+			wantDone(t, decision(t, run))
+		})
+	}
+}

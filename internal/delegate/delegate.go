@@ -56,6 +56,7 @@ type delegation struct {
 	call  *tools.Call
 	key   messages.SessionKey // of the child session
 	plan  driver.Delegation
+	until time.Time // how long the end of a run is waited for that is cancelled at another host
 
 	// hide ends what show began, and returns when it has ended; nil where the result does not
 	// grow. shown is the text that was shown until then.
@@ -221,7 +222,7 @@ func (d *delegation) submit(called context.Context, in messages.Input) (*follow.
 				d.plan.Accepted()
 				return run, nil
 			}
-			if pause(called) {
+			if pause(called, elsewherePause) {
 				continue
 			}
 			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " may run at another host: " + err.Error()}
@@ -232,13 +233,18 @@ func (d *delegation) submit(called context.Context, in messages.Input) (*follow.
 	}
 }
 
-// elsewherePause is the time between two looks at a child that another host runs.
-const elsewherePause = 250 * time.Millisecond
+// The time between two looks at a child that another host runs, and at one that is to stop there: its
+// parent waits for it no longer than compiler.childGrace.
+const (
+	elsewherePause = 250 * time.Millisecond
+	stoppingPause  = 50 * time.Millisecond
+	stopPatience   = 5 * time.Second
+)
 
 // pause waits before the next look, and reports whether there is one: the caller's time is not up.
-func pause(ctx context.Context) bool {
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
-	case <-time.After(elsewherePause):
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -290,13 +296,24 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 		}
 		// A child that another host runs ends there: the journal says so, or that host gives it up.
 		_, elsewhere := lease.Owner(err)
-		if elsewhere && !d.Host.Stopping() && !d.plan.Stopping() && pause(ctx) {
+		if elsewhere && d.looks(ctx) {
 			continue
 		}
 		if ctx.Err() != nil || d.Host.Stopping() || d.plan.Unheard() == driver.Lose {
 			return nil, err
 		}
 	}
+}
+
+// looks waits before the next look at a child that another host runs, and reports whether there is one.
+func (d *delegation) looks(ctx context.Context) bool {
+	if d.Host.Stopping() || d.plan.Stopping() && time.Now().After(d.until) {
+		return false
+	}
+	if d.plan.Stopping() {
+		return pause(ctx, stoppingPause)
+	}
+	return pause(ctx, elsewherePause)
 }
 
 // errTakenBack ends an attempt whose child has taken back text that was shown of it. The run in
@@ -360,10 +377,11 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	cause := context.Cause(ctx)
 	ctx = context.WithoutCancel(ctx)
 	d.plan.Over()
-	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, d.caller())
-	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // ERR_DENIED: it has ended
+	link := messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal}
+	if err := d.Host.Waker().CancelChild(ctx, d.key, d.child.Actor, link, d.caller()); err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
 	}
+	d.until = time.Now().Add(stopPatience)
 	a, err := d.wait(ctx, run)
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " may still run: " + err.Error()}

@@ -2,10 +2,14 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/compiled"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
@@ -82,8 +86,39 @@ func (w *Waker) endChild(ctx context.Context, head *journal.Head, by string) err
 		w.Log.Warn("a child session that no action waits for stays open: its agent is not known here", zap.String("SID", head.SID))
 		return nil
 	}
-	if err := w.Cancel(ctx, key, agent, by); messages.CodeOf(err) != messages.ErrDenied { // else it has ended
-		return err
+	return w.CancelChild(ctx, key, agent, messages.ChildLink{SID: head.SID, Incarnation: head.Inc.String()}, by)
+}
+
+// How long a cancel looks for the host that runs a child session, longer than a lease that is not
+// renewed, and the time between two looks.
+const (
+	cancelPatience = 15 * time.Second
+	cancelPause    = 100 * time.Millisecond
+)
+
+// CancelChild cancels a run of a child session (0: what is in flight), at the host that runs it: this
+// one, or the one whose lease says so. It returns nil for a run that has ended.
+func (w *Waker) CancelChild(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, run messages.ChildLink, by string) error {
+	for until := time.Now().Add(cancelPatience); ; {
+		err := w.Cancel(ctx, key, agent, run.Run, by)
+		if owner, elsewhere := lease.Owner(err); elsewhere && w.CancelAt != nil {
+			within, cancel := context.WithDeadline(ctx, until)
+			err = w.CancelAt(within, owner, run)
+			cancel()
+		}
+		var e *messages.Error
+		switch {
+		case messages.CodeOf(err) == messages.ErrDenied: // it has ended
+			return nil
+		case !errors.As(err, &e) || e.Reason != lease.ReasonElsewhere || time.Now().After(until):
+			return err
+		}
+		select {
+		case <-time.After(cancelPause):
+		case <-ctx.Done():
+			return err
+		case <-w.ctx.Done():
+			return err
+		}
 	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/intake"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -38,7 +39,12 @@ type Config struct {
 	// What is asked of a session, which is awake then: Open to settle what is open, Expire to
 	// look at its questions, Cancel to end what is open.
 	Open, Expire func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent) error
-	Cancel       func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, by string) error
+	// Run is one run of it, or 0 for what is in flight.
+	Cancel func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, run int64, by string) error
+	// CancelAt has another host cancel the run of a child session that it runs (run 0: what is in
+	// flight); nil where hosts do not forward. An error with lease.ReasonElsewhere says that the host
+	// did nothing, or does not answer.
+	CancelAt func(ctx context.Context, owner lease.Host, run messages.ChildLink) error
 }
 
 // The defaults of Boot; DefaultPerSecond is for others too who take up sessions.

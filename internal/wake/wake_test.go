@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/compiled"
 	"github.com/seed14be6753/stile/internal/intake"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
@@ -74,7 +75,11 @@ func waker(store journal.Store, boot Boot, takes time.Duration) (*Waker, *asked)
 			return &compiled.Agent{}, nil
 		},
 		Open: ask("open"), Expire: ask("expire"),
-		Cancel: func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, by string) error {
+		Cancel: func(ctx context.Context, key messages.SessionKey, agent *compiled.Agent, run int64, by string) error {
+			if key.ID == "far" {
+				a.note(fmt.Sprint("cancel ", run), key)
+				return lease.Refuse(key.SID(), lease.Host{Address: "there"})
+			}
 			return ask("cancel for "+by+",")(ctx, key, agent)
 		},
 	}), &a
@@ -208,5 +213,45 @@ func TestEndChildren(t *testing.T) {
 		if !slices.ContainsFunc(a.all, func(s string) bool { return strings.HasSuffix(s, " "+want) }) {
 			t.Errorf("%s goes on: %v", want, a.all)
 		}
+	}
+}
+
+// The run of a child is cancelled by the host that runs it; one that does not run it any more, or does not
+// answer, is looked for again, for some time.
+func TestCancelChild(t *testing.T) {
+	moved := &messages.Error{Code: messages.ErrBusy, Reason: lease.ReasonElsewhere}
+	denied := messages.Errorf(messages.ErrDenied, "not in flight")
+	broken := errors.New("broken")
+	run := messages.ChildLink{SID: "t:u:far", Incarnation: "i", Run: 7}
+	for _, c := range []struct {
+		name string
+		says []error // the last one from then on
+		want error
+		asks int
+	}{
+		{"at once", []error{nil}, nil, 1},
+		{"it has ended", []error{denied}, nil, 1},
+		{"it has moved", []error{moved, moved, nil}, nil, 3},
+		{"it is broken", []error{moved, broken}, broken, 2},
+		{"no host has it", []error{moved}, moved, int(cancelPatience/cancelPause) + 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, a := waker(memory.New(), Boot{}, 0)
+				defer w.Stop()
+				asks := 0
+				w.CancelAt = func(ctx context.Context, owner lease.Host, of messages.ChildLink) error {
+					if _, bound := ctx.Deadline(); !bound || owner.Address != "there" || of != run {
+						t.Errorf("%s is asked to cancel %+v, bounded: %v", owner.Address, of, bound)
+					}
+					asks++
+					return c.says[min(asks, len(c.says))-1]
+				}
+				err := w.CancelChild(t.Context(), messages.SessionKey{Tenant: "t", User: "u", ID: "far"}, nil, run, "by")
+				if !errors.Is(err, c.want) || asks != c.asks || len(a.all) != asks || a.all[0] != "cancel 7 t:u:far" {
+					t.Errorf("%v behind %d asks, and %v here", err, asks, a.all)
+				}
+			})
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,50 +11,78 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed14be6753/stile/internal/lease"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 )
 
-// A session whose host has died goes on at one host, and the child that it waits for is another host's:
-// it waits until that one gives the child up, or the child's run has ended.
-func TestChildElsewhere(t *testing.T) {
+// parted is a session, pat, that waits for its child, whose host has died: another host, which runs
+// nothing, has both.
+type parted struct {
+	*world
+	table  lease.Table
+	other  lease.Host
+	parent string // SID
+	child  string
+}
+
+// part begins such a session; nil without a PostgreSQL.
+func part(t *testing.T) *parted {
+	t.Helper()
 	w := prepare(t)
 	if w == nil {
-		return
+		return nil
 	}
 	w.job.Boss = true
 	w.start("a")
-	until := func(what string, done func() bool) {
-		t.Helper()
-		for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-		}
-	}
 	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"boss","id":"pat"}`, http.StatusCreated)
 	w.ask("a", http.MethodPost, "/v1/sessions/pat/runs", `{"input":"one"}`, http.StatusAccepted)
 	w.speaks("a", `<action id="a" type="agent">{"name":"talker","parameters":{"message":"write"}}</action><response>got $a</response>`)
-	child := w.reply().session
-	until("the reply gets no record", func() bool {
+	p := &parted{world: w, child: w.reply().session}
+	w.until("a record of the reply", func() bool {
 		return strings.Contains(string(w.raw("a", http.MethodGet, "/v1/sessions/pat/export", "").body), `"model.reply"`)
 	})
-	table := w.table()
+	p.parent = p.child[:strings.LastIndex(p.child, ":")] + ":pat"
+	p.table = w.table()
 	w.hosts["a"].kill()
-	other := lease.Host{ID: uuid.New(), Address: "127.0.0.1:1", Version: "other"}
-	if _, err := table.Join(t.Context(), other, patience); err != nil {
+	p.other = lease.Host{ID: uuid.New(), Address: "127.0.0.1:1", Version: "other"}
+	if _, err := p.table.Join(t.Context(), p.other, patience); err != nil {
 		t.Fatal(err)
 	}
-	until("the child is not to be had", func() bool {
-		owner, err := table.Claim(t.Context(), other.ID, child, time.Now().Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
+	for _, sid := range []string{p.child, p.parent} {
+		w.until("the session "+sid, func() bool {
+			owner, err := p.table.Claim(t.Context(), p.other.ID, sid, time.Now().Add(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return owner.ID == p.other.ID
+		})
+	}
+	return p
+}
+
+// give gives a session to a host, which goes on with it: a change of its title wakes it.
+func (p *parted) give(sid, host string) {
+	p.t.Helper()
+	all, err := p.table.Hosts(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, h := range all {
+		if h.Version == host {
+			if err := postgrestest.Exec(p.job.URL, fmt.Sprintf("UPDATE %q.leases SET host = '%s' WHERE sid = '%s'", p.job.Schema, h.ID, sid)); err != nil {
+				p.t.Fatal(err)
+			}
 		}
-		return owner.ID == other.ID
-	})
-	w.start("b")
-	// The scan of what is open asks once. An attempt that gave up asks so often.
-	until("the session does not ask for its child", func() bool {
-		for line := range strings.Lines(string(w.raw("b", http.MethodGet, "/metrics", "").body)) {
+	}
+	p.ask(host, http.MethodPatch, "/v1/sessions/"+sid[strings.LastIndex(sid, ":")+1:], `{"title":"given"}`, http.StatusOK)
+}
+
+// asks waits until a host asks for a session that another one has. The scan of what is open asks once,
+// for each. An attempt that gave up asks so often.
+func (p *parted) asks(host string) {
+	p.t.Helper()
+	p.until("that the session asks for its child", func() bool {
+		for line := range strings.Lines(string(p.raw(host, http.MethodGet, "/metrics", "").body)) {
 			if n, ok := strings.CutPrefix(line, `stile_cluster_events_total{event="refused"} `); ok {
 				asked, err := strconv.Atoi(strings.TrimSpace(n))
 				return err == nil && asked > 3*driver.DelegationTries
@@ -61,22 +90,70 @@ func TestChildElsewhere(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// A session whose host has died goes on at one host, and the child that it waits for is another host's:
+// it waits until that one gives the child up, or the child's run has ended.
+func TestChildElsewhere(t *testing.T) {
+	w := part(t)
+	if w == nil {
+		return
+	}
+	w.start("b")
+	w.give(w.parent, "b")
+	waits := w.later("b", http.MethodGet, "/v1/sessions/pat/runs/1?wait=1m", "")
+	w.asks("b")
 	if v := w.ask("b", http.MethodGet, "/v1/sessions/pat/runs/1", "", http.StatusOK); v["state"] != "running" {
 		t.Errorf("the run is %v", v)
 	}
-	if err := table.GiveUp(t.Context(), other.ID, []string{child}, time.Now().Add(time.Hour)); err != nil {
+	if err := w.table.GiveUp(t.Context(), w.other.ID, []string{w.child}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Resign(t.Context(), other.ID); err != nil {
+	if err := w.table.Resign(t.Context(), w.other.ID); err != nil {
 		t.Fatal(err)
 	}
 	r := w.reply()
-	if r.host != "b" || r.session != child {
+	if r.host != "b" || r.session != w.child {
 		t.Fatalf("%s is asked for %s", r.host, r.session)
 	}
 	r.say(t, "the answer")
 	r.end()
-	if v := w.ask("b", http.MethodGet, "/v1/sessions/pat/runs/1?wait=1m", "", http.StatusOK); v["decision"] != "DONE" || v["text"] != "got the answer" {
-		t.Errorf("%v", v)
+	if got := <-waits; !strings.Contains(string(got.body), `"got the answer"`) {
+		t.Errorf("%d %s, %v", got.status, got.body, got.err)
+	}
+}
+
+// A cancel of a session reaches the child that another host runs: its run ends there, and its model is not
+// listened to any more.
+func TestCancelOfChildElsewhere(t *testing.T) {
+	w := part(t)
+	if w == nil {
+		return
+	}
+	w.start("b")
+	w.start("c")
+	run := "/v1/sessions/" + w.child[strings.LastIndex(w.child, ":")+1:] + "/runs/1"
+	w.give(w.child, "c")
+	r := w.reply()
+	if r.host != "c" || r.session != w.child {
+		t.Fatalf("%s is asked for %s", r.host, r.session)
+	}
+	childEnds := w.later("c", http.MethodGet, run+"?wait=1m", "")
+	w.give(w.parent, "b")
+	ends := w.later("b", http.MethodGet, "/v1/sessions/pat/runs/1?wait=1m", "")
+	w.asks("b")
+	w.ask("c", http.MethodPost, "/v1/sessions/pat/runs/1/cancel", "", http.StatusNoContent)
+	select {
+	case <-r.gone:
+	case <-time.After(patience):
+		t.Fatal("the child goes on")
+	}
+	for name, end := range map[string]<-chan answer{"child": childEnds, "parent": ends} {
+		if got := <-end; !strings.Contains(string(got.body), "ERR_CANCELLED") {
+			t.Errorf("the run of the %s ends with %d %s, %v", name, got.status, got.body, got.err)
+		}
+	}
+	if got := w.raw("b", http.MethodGet, strings.TrimSuffix(run, "/runs/1")+"/export", ""); !strings.Contains(string(got.body), `"action a of `+w.parent+`"`) {
+		t.Errorf("no action has cancelled the child: %s", got.body)
 	}
 }

@@ -165,14 +165,17 @@ func (p *Parent) Child(turnIndex int64, action, agent, key string, retries int64
 	return child, link, Granted
 }
 
+// Canceller is who cancels the run of a child: the action, or the feed, that it works for.
+func Canceller(link *messages.ParentLink) string {
+	if feed, ok := FeedOf(link); ok {
+		return "feed " + feed + " of " + link.SID
+	}
+	return "action " + link.Action + " of " + link.SID
+}
+
 // Unawaited is who cancels the run of a child whose action has ended, or whose feed another
 // process fetched.
-func Unawaited(link *messages.ParentLink) string {
-	if feed, ok := FeedOf(link); ok {
-		return "feed " + feed + " of " + link.SID + unawaited
-	}
-	return "action " + link.Action + " of " + link.SID + unawaited
-}
+func Unawaited(link *messages.ParentLink) string { return Canceller(link) + unawaited }
 
 const unawaited = ", which is not waited for any more"
 
