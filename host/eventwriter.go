@@ -33,8 +33,9 @@ type eventForm interface {
 	frame(buf *bytes.Buffer, name, id string, data []byte)
 	// beat appends a heartbeat.
 	beat(buf *bytes.Buffer)
-	// write sends what was appended, with writeTimeout or a little more to do it.
-	write(p []byte) error
+	// write sends what was appended, with writeTimeout or a little more to do it. With last it may
+	// leave that to the end of the answer, which comes at once.
+	write(p []byte, last bool) error
 	// joins reports whether several events may be sent at once.
 	joins() bool
 }
@@ -61,24 +62,23 @@ func (*serverSent) beat(buf *bytes.Buffer) { buf.WriteString(": heartbeat\n\n") 
 
 func (*serverSent) joins() bool { return true }
 
-func (s *serverSent) write(p []byte) error {
-	if _, err := s.w.Write(p); err != nil {
+func (s *serverSent) write(p []byte, last bool) error {
+	if _, err := s.w.Write(p); err != nil || last {
 		return err
 	}
 	return s.ctl.Flush()
 }
 
-// begin sends the head of the answer, so that the client knows the stream is open, and
-// how long to wait before it comes back.
+// begin begins the answer. The client is told how long to wait before it comes back with the first
+// events, or by the first flush when there are none.
 func (e *eventWriter) begin() { e.start("retry: 1000\n\n") }
 
-// start sends the head of the answer with a first line of its own.
+// start begins the answer with a first line of its own, which goes out with what is sent next.
 func (e *eventWriter) start(first string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.timer = time.AfterFunc(heartbeat, e.beat)
 	e.buf.WriteString(first)
-	_ = e.send() // failed tells it
 }
 
 // failed reports whether nothing reaches the client any more.
@@ -100,7 +100,7 @@ func (e *eventWriter) beat() {
 		return
 	}
 	e.form.beat(&e.buf)
-	if e.send() == nil {
+	if e.send(false) == nil {
 		e.timer.Reset(heartbeat)
 	}
 }
@@ -150,18 +150,27 @@ func (e *eventWriter) tell(t told) (err error) {
 
 // sendSoon sends what is in the buffer when there is enough of it, with the lock held.
 func (e *eventWriter) sendSoon() error {
-	if e.form.joins() && e.buf.Len() < maxKept {
+	if e.form.joins() && e.buf.Len() < maxJoined {
 		return e.err
 	}
-	return e.send()
+	return e.send(false)
 }
 
 // flush sends the updates that are still here. Who cannot take them gets no more.
 func (e *eventWriter) flush() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.buf.Len() > 0 && e.send() != nil {
+	if e.buf.Len() > 0 && e.send(false) != nil {
 		e.cut()
+	}
+}
+
+// last sends the updates that are still here, behind which the answer ends at once.
+func (e *eventWriter) last() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.buf.Len() > 0 {
+		_ = e.send(true) // there is no more that a client could miss
 	}
 }
 
@@ -169,14 +178,14 @@ func (e *eventWriter) event(name, id string, data []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.form.frame(&e.buf, name, id, data)
-	_ = e.send() // it sticks: failed tells of it
+	_ = e.send(false) // it sticks: failed tells of it
 }
 
-// send writes what is in the buffer, with the lock held.
-func (e *eventWriter) send() error {
+// send writes what is in the buffer, with the lock held. With last the answer ends behind it.
+func (e *eventWriter) send(last bool) error {
 	if e.err == nil {
 		e.wrote = time.Now()
-		e.err = e.form.write(e.buf.Bytes())
+		e.err = e.form.write(e.buf.Bytes(), last)
 	}
 	e.buf.Reset()
 	if e.buf.Cap() > maxKept {
@@ -187,3 +196,6 @@ func (e *eventWriter) send() error {
 
 // maxKept bounds the buffers that a quiet stream holds on to.
 const maxKept = 4 << 10
+
+// maxJoined is how much is joined before it is sent: the events of a short turn.
+const maxJoined = 16 << 10

@@ -49,6 +49,44 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), w.bad
 }
 
+// The first line goes out with the first events, and the last events with the end of the answer: each
+// write wakes a reader, and behind a host that forwards two.
+func TestBeginningAndEndAreJoined(t *testing.T) {
+	w := &writes{recorder: recorder{httptest.NewRecorder()}}
+	e := newEventWriter(w, func() { t.Error("the stream was cut") })
+	defer e.stop()
+	e.begin()
+	if len(w.all) != 0 {
+		t.Errorf("written without events: %q", w.all)
+	}
+	e.event("leaving", "", []byte("{}"))
+	if len(w.all) != 1 || w.all[0] != "retry: 1000\n\nevent: leaving\ndata: {}\n\n" || !w.Flushed {
+		t.Errorf("written: %q, sent: %v", w.all, w.Flushed)
+	}
+	e.last()
+	if len(w.all) != 1 {
+		t.Errorf("written without events: %q", w.all)
+	}
+	w.Flushed = false
+	if err := e.tell(told{update: stile.Update{Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Text: "end"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if e.last(); len(w.all) != 2 || !strings.Contains(w.all[1], `"end"`) || w.Flushed {
+		t.Errorf("written: %q, sent apart from the end: %v", w.all, w.Flushed)
+	}
+}
+
+// A stream in which nothing happens has its head at once.
+func TestHeadOfQuietStream(t *testing.T) {
+	w := &writes{recorder: recorder{httptest.NewRecorder()}}
+	e := newEventWriter(w, func() { t.Error("the stream was cut") })
+	defer e.stop()
+	e.begin()
+	if e.flush(); len(w.all) != 1 || w.all[0] != "retry: 1000\n\n" || !w.Flushed {
+		t.Errorf("written: %q, sent: %v", w.all, w.Flushed)
+	}
+}
+
 // What comes together is written together, within a bound; a reader that cannot take it
 // gets no more.
 func TestUpdatesAreJoined(t *testing.T) {
@@ -72,9 +110,9 @@ func TestUpdatesAreJoined(t *testing.T) {
 	if len(w.all) != 1 || strings.Count(w.all[0], "event: delta") != 2 {
 		t.Errorf("written: %q", w.all)
 	}
-	say(strings.Repeat("x", maxKept))
+	say(strings.Repeat("x", maxJoined))
 	if len(w.all) != 2 {
-		t.Errorf("%d writes: what is kept has no bound", len(w.all))
+		t.Errorf("%d writes: what is joined has no bound", len(w.all))
 	}
 	w.bad = errors.New("gone")
 	say("three")

@@ -59,7 +59,7 @@ func (t *proxy) copied(ctx context.Context, resp *http.Response) outcome {
 			if _, bad := t.w.Write(buf[:n]); bad != nil {
 				return settled // the client is gone
 			}
-			if events && t.w.FlushError() != nil {
+			if events && !errors.Is(err, io.EOF) && t.w.FlushError() != nil { // the answer's end is sent with its last events
 				return settled
 			}
 		}

@@ -103,7 +103,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	// An event that is being written is written whole for a client that is still there:
 	// with its context the connection would go, and the client not learn why.
 	out := newEventWriterTo(&socketForm{conn: conn, ctx: open}, cancel)
-	out.start("")
+	out.start("") // the upgrade has told that the stream is open
 	err = s.pump(ctx, r, out, all)
 	out.stop()
 	code := closeEnd
@@ -146,10 +146,7 @@ func (*socketForm) beat(buf *bytes.Buffer) { buf.WriteString(`{"event":"heartbea
 // joins implements eventForm: an event is a message.
 func (*socketForm) joins() bool { return false }
 
-func (f *socketForm) write(p []byte) error {
-	if len(p) == 0 {
-		return nil // the upgrade has told that the stream is open
-	}
+func (f *socketForm) write(p []byte, _ bool) error {
 	ctx, cancel := context.WithTimeout(f.ctx, writeTimeout)
 	defer cancel()
 	return f.conn.Write(ctx, websocket.MessageText, p)

@@ -150,7 +150,7 @@ func (a *socketAnswer) Write(p []byte) (int, error) {
 		case name == "heartbeat":
 			var out bytes.Buffer
 			a.form.beat(&out)
-			err = a.form.write(out.Bytes())
+			err = a.form.write(out.Bytes(), false)
 		}
 		if err != nil {
 			a.gone()
@@ -172,7 +172,7 @@ func (a *socketAnswer) event(name, id string, data []byte) error {
 	}
 	var out bytes.Buffer
 	a.form.frame(&out, name, id, data)
-	return a.form.write(out.Bytes())
+	return a.form.write(out.Bytes(), false)
 }
 
 // FlushError is what http.ResponseController flushes with.

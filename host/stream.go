@@ -128,7 +128,7 @@ func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 // pump writes what is told until it ends, the client goes, or the host stops. It gives the
 // error that ended it, if it was not the client's going.
 func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, all telling) error {
-	defer out.flush()
+	defer out.last()
 	moves := misdirectedOf(ctx)
 	for e, err := range all(stile.OnWait(ctx, out.flush)) {
 		no := lost(ctx)
@@ -136,7 +136,8 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, al
 			err = no
 		}
 		if moves != nil && no == nil && err != nil && r.Context().Err() == nil && (problemOf(err).goesElsewhere() || s.leaving.Err() != nil && forwarded(ctx)) {
-			moves.cut = true // the stream goes on at another host
+			moves.cut = true // the stream goes on at another host, which may be long in coming
+			out.flush()
 			return err
 		}
 		switch {

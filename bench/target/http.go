@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"hash/fnv"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,7 @@ const maxAnswer = 64 << 20
 // Host is a host of stile, over its HTTP API, or several that share a journal.
 type Host struct {
 	bases      []string
+	sticky     bool
 	next       atomic.Int64
 	token      string
 	client     *http.Client
@@ -114,12 +116,27 @@ func (h *Host) TellsUsage() bool { return h.tellsUsage }
 
 // do sends a request with a body of JSON, or none, and gives the answer if its status is below 300.
 func (h *Host) do(ctx context.Context, method, path string, body any, header ...string) (*http.Response, error) {
-	base := h.bases[0]
-	if n := len(h.bases); n > 1 {
-		base = h.bases[h.next.Add(1)%int64(n)]
-	}
-	return h.doAt(ctx, base, method, path, body, header...)
+	session, _, _ := strings.Cut(strings.TrimPrefix(path, sessions+"/"), "/")
+	return h.doAt(ctx, h.base(session), method, path, body, header...)
 }
+
+// sessions is where sessions are begun, and what the paths of their requests begin with.
+const sessions = "/v1/sessions"
+
+// base is the host that the next request of a session goes to.
+func (h *Host) base(session string) string {
+	n := uint64(len(h.bases))
+	if n > 1 && h.sticky {
+		sum := fnv.New64a()
+		_, _ = sum.Write([]byte(session)) // it does not fail
+		return h.bases[sum.Sum64()%n]
+	}
+	return h.bases[uint64(h.next.Add(1))%n]
+}
+
+// Sticky has all requests of a session go to one of several hosts, as behind a load balancer that
+// knows sessions. It is called before the first request of a session.
+func (h *Host) Sticky() { h.sticky = true }
 
 // doAt is do at one of the hosts.
 func (h *Host) doAt(ctx context.Context, base, method, path string, body any, header ...string) (*http.Response, error) {
@@ -222,7 +239,7 @@ func (h *Host) open(ctx context.Context, r *load.Request) error {
 	v, _ := h.opened.LoadOrStore(r.Session, &opening{})
 	o := v.(*opening)
 	o.once.Do(func() {
-		res, err := h.do(ctx, http.MethodPost, "/v1/sessions", map[string]string{"agent": r.Job.Agent, "id": r.Session})
+		res, err := h.doAt(ctx, h.base(r.Session), http.MethodPost, sessions, map[string]string{"agent": r.Job.Agent, "id": r.Session})
 		if err != nil {
 			o.err = err
 			h.opened.Delete(r.Session) // the next submit tries again

@@ -30,6 +30,7 @@ type benchOptions struct {
 	host, tokenFile string
 	openai, model   string
 	pid             int
+	sticky          bool
 	agent           string
 	dir             string
 	memory          bool
@@ -86,6 +87,7 @@ that every threshold holds, 9 that one does not.`,
 	a.benchFlags(cmd, &o)
 	flags := cmd.Flags()
 	flags.StringVar(&o.host, "host", "", "address of a running host of stile, such as http://"+defaultListen+", or of several of a cluster, with commas between: each request goes to the next one")
+	flags.BoolVar(&o.sticky, "sticky", false, "of --host with several: all requests of a session go to the same one")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token to show (default $"+envToken+")")
 	flags.StringVar(&o.openai, "openai", "", "base address of a server with chat completions, such as http://localhost:8000/v1")
 	flags.StringVar(&o.model, "model", "", "of --openai: the model to ask, in place of the names of agents")
@@ -206,6 +208,8 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 		bad("--agent", "goes with --host")
 	case o.model != "" && o.openai == "":
 		bad("--model", "goes with --openai")
+	case o.sticky && !strings.Contains(o.host, ","):
+		bad("--sticky", "goes with --host and several addresses")
 	case o.pid != 0 && !remote:
 		bad("--pid", "goes with --host and --openai")
 	}
@@ -241,6 +245,9 @@ func (a *app) bench(ctx context.Context, cmd *cobra.Command, args []string, o be
 			return err
 		}
 		t.Beside(o.pid)
+		if o.sticky {
+			t.Sticky()
+		}
 		if !t.TellsUsage() {
 			b.notes = append(b.notes, "the host does not tell its metrics to this client: what it takes is not known (a token needs the scope metrics)")
 		}

@@ -79,6 +79,7 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"--memory", "--dir", dir}, []string{"--memory", "goes not together"}},
 		{[]string{"--agent", "x"}, []string{"--agent", "goes with --host"}},
 		{[]string{"--model", "x"}, []string{"--model", "goes with --openai"}},
+		{[]string{"--sticky", "--host", "http://127.0.0.1:1"}, []string{"--sticky", "several addresses"}},
 		{[]string{"--pid", "1"}, []string{"--pid", "goes with --host and --openai"}},
 		{[]string{"--repeat", "0", "--timeout", "0s"}, []string{"--repeat", "--timeout"}},
 	} {

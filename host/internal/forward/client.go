@@ -24,6 +24,8 @@ const (
 	// TakeWait is how long a host has, to whom a request is forwarded, to say that it has taken
 	// it. What it does then may take as long as it does for its own clients.
 	TakeWait = 3 * time.Second
+	// readBytes is how much of an answer is read at once, and then passed on at once.
+	readBytes = 16 << 10
 	// idle bounds the connections to a host that are kept for further requests.
 	idle = 256
 )
@@ -77,6 +79,7 @@ func (c *Client) Transport() *http.Transport {
 	c.once.Do(func() {
 		c.transport = &http.Transport{
 			DialContext: c.dialer(), DisableCompression: true, MaxIdleConnsPerHost: idle, IdleConnTimeout: c.IdleFor,
+			ReadBufferSize: readBytes,
 		}
 	})
 	return c.transport
