@@ -87,6 +87,9 @@ LITE        = $(PLAIN) run -tags lite ./cmd/stile
 # failures and damaged bits, simulated worlds, mutated vectors, the console in a browser.
 # make long has them.
 LONG        = ./tests/cluster ./tests/console ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
+# These take longest, mostly on one processor each: they begin first, so that none of them is alone at
+# the end.
+FIRST       = ./tests ./cmd/stile . ./host
 # Pure cores start no goroutine (tests/imports_test.go), so that the race detector finds nothing
 # in them, and would make them take six times as long.
 PURE        = ./parse/... ./internal/turn/... ./internal/plan ./internal/transform ./internal/prompt ./internal/neuroscript/... ./internal/expr/... ./crypto/token
@@ -115,8 +118,9 @@ run:
 test: mcp-servers node-packages race
 
 race: allocs
-	@set -e; mkdir -p $(dir $(LINTER)); pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG) $(VENDORS) $(PURE))")"; \
-	echo "$(GOTEST) -tags lite $(PKGS), without $(LONG) $(VENDORS) $(PURE)"; $(GOTEST) -tags lite $$pkgs
+	@set -e; mkdir -p $(dir $(LINTER)); all="$$($(GO) list $(PKGS))"; first="$$($(GO) list $(FIRST) | grep -xF "$$all" || true)"; \
+	pkgs="$$(printf '%s\n' "$$all" | grep -vxF "$$($(GO) list $(FIRST) $(LONG) $(VENDORS) $(PURE))" || true)"; \
+	echo "$(GOTEST) -tags lite $(PKGS), without $(LONG) $(VENDORS) $(PURE)"; $(GOTEST) -tags lite $$first $$pkgs
 	$(PURETEST) $(PURE)
 	cd examples/dialect && $(GOTEST) ./...
 
