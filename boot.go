@@ -37,7 +37,9 @@ type BootReport = wake.Report
 // sessions that run again or have ended, and sessions that wait to be opened because
 // Config.Agents does not have their agent. Without Config.Agents there is no scan. The error
 // is the journal's, or ctx's.
-func (rt *Runtime) Booted(ctx context.Context) (BootReport, error) { return rt.host.Waker().Report(ctx) }
+func (rt *Runtime) Booted(ctx context.Context) (BootReport, error) {
+	return rt.host.Waker().Report(ctx)
+}
 
 // Status is the state of a session in one word.
 type Status string
