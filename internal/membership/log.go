@@ -64,15 +64,16 @@ const tellEvery = 10 * time.Second
 type failures struct {
 	n    int
 	told time.Time // when the last one was logged
+	text string    // of that one
 }
 
-// more counts one, and reports whether to log it.
-func (f *failures) more(now time.Time) bool {
+// more counts one, and reports whether to log it: it is another one, or the same after some time.
+func (f *failures) more(now time.Time, err error) bool {
 	f.n++
-	if f.n > 1 && now.Sub(f.told) < tellEvery {
+	if text := err.Error(); f.n > 1 && text == f.text && now.Sub(f.told) < tellEvery {
 		return false
 	}
-	f.told = now
+	f.told, f.text = now, err.Error()
 	return true
 }
 

@@ -84,3 +84,20 @@ func TestLogOfMissedRenewals(t *testing.T) {
 		leave(t, a)
 	})
 }
+
+// Another error is told at once: it may be the only word that the database has lost commits.
+func TestLogOfAnotherFailure(t *testing.T) {
+	var f failures
+	now := time.Unix(1, 0)
+	for i, c := range []struct {
+		err  error
+		told bool
+	}{{errAway, true}, {errAway, false}, {lease.Lost(), true}, {errAway, true}, {errAway, false}} {
+		if told := f.more(now, c.err); told != c.told {
+			t.Errorf("failure %d: told %v", i, told)
+		}
+	}
+	if !f.more(now.Add(tellEvery), errAway) || f.end() != 6 || !f.more(now, errAway) {
+		t.Error("a failure that goes on is not told again, or the next one not anew")
+	}
+}

@@ -325,7 +325,7 @@ func (m *Member) renew(keeper lease.Keeper) {
 			return
 		case err != nil:
 			m.cfg.Count(Missed)
-			if missed.more(time.Now()) {
+			if missed.more(time.Now(), err) {
 				m.cfg.Log.Warn("the lease of this host cannot be renewed", zap.Error(err), zap.Duration("left", time.Until(keeper.Until())))
 			}
 			keeper.Failed(time.Now())
@@ -403,7 +403,7 @@ func (m *Member) rejoin() (keeper lease.Keeper, ok bool) {
 			}
 			return keeper, true
 		}
-		if err != nil && m.ctx.Err() == nil && failed.more(time.Now()) {
+		if err != nil && m.ctx.Err() == nil && failed.more(time.Now(), err) {
 			m.cfg.Log.Error("this host has no lease", zap.Error(err))
 		}
 		forgotten = forgotten || wait > 0
