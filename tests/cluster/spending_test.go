@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 )
 
 // What a session may spend it may spend once, also if it goes to another host and comes back, and
@@ -60,6 +61,20 @@ func TestSpending(t *testing.T) {
 	run("b", "s0", each)
 	run("a", "s0", ofSession-2*each) // which has read what it used itself
 	refused("s0", stile.OverSessionTokens, names...)
+	// What a host that dies has not told yet, at most what it counted in a quarter of its lease, is forgotten.
+	told := "SELECT coalesce(max(used), 0) FROM (SELECT sum(used) AS used FROM " + w.job.Schema + ".shares WHERE kind = 'tokens' GROUP BY tenant, day) AS s"
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		used, err := postgrestest.Query(w.job.URL, told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used == fmt.Sprint(ofSession) {
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("hosts have told %s tokens of %d", used, ofSession)
+		}
+	}
 	w.hosts["a"].kill()
 	refused("s0", stile.OverSessionTokens, "b", "c")
 	run("b", "s1", ofSession)
