@@ -125,6 +125,33 @@ func TestSessionsOfAllHosts(t *testing.T) {
 	}
 }
 
+// A host that has used its part takes more while there is more: a request whose place another one
+// took in the meantime is not refused for it.
+func TestPlacesTakenByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 40
+		s := sessionsAt(t, sharersOf(t, 1, Limits{Sessions: most}))
+		h := s.hosts[0]
+		if !s.begin(0, false) {
+			t.Fatal("the first session is refused")
+		}
+		for { // as many as the host has places for
+			end, ok := h.meter.begin("acme", most)
+			if !ok {
+				break
+			}
+			s.exist.Add(1)
+			end(true)
+		}
+		if n := s.exist.Load(); n >= most {
+			t.Fatalf("the host took %d of %d places for one session", n, most)
+		}
+		if !h.shares.mayCome("acme", share.Sessions, 1) {
+			t.Errorf("%d of %d sessions exist, and the host looks for no more places", s.exist.Load(), most)
+		}
+	})
+}
+
 // While words are on their way, hosts come and go, and sessions begin, fail and are deleted, there
 // are never more of them than the tenant may have.
 func TestSessionsWhileWordsAreOnTheirWay(t *testing.T) {

@@ -24,9 +24,10 @@ import (
 // longestRound bounds the time between two rounds, where leases are long.
 const longestRound = 500 * time.Millisecond
 
-// sharePatience is how many rounds a request waits for: other hosts give up what they do not use
-// in the first two.
-const sharePatience = 5
+// sharePatience bounds how often a request looks for room: at most one time less than this, each
+// half a round on the clock after the other. So it outlasts two of those rounds, in which other
+// hosts give up what they do not use.
+const sharePatience = 7
 
 // portion is what this host has of one limit of a tenant. The lock of the meter is held for it.
 type portion struct {
@@ -440,7 +441,7 @@ func (s *shared) mayCome(tenant string, kind share.Kind, round int) bool {
 		return true
 	case now.Before(p.full), kind == share.Requests && p.held > 0:
 		return false
-	case round > 0 && kind != share.Requests && !p.last.Idle() || round == sharePatience-1:
+	case round > 0 && kind != share.Requests && !p.last.Idle() && !p.last.Room(p.limit), round == sharePatience-1:
 		p.full = now.Add(s.every)
 		return false
 	}

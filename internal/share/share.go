@@ -68,6 +68,9 @@ type Share struct {
 // Idle reports whether other hosts have parts that they do not use.
 func (s *Share) Idle() bool { return s.Elsewhere > s.Used }
 
+// Room reports whether the host may have more of a limit than it got: it asked for less.
+func (s *Share) Room(limit int64) bool { return Free(limit, s.Elsewhere) > s.Held }
+
 // Table is where the parts of all hosts are kept.
 type Table interface {
 	// Share notes what a host uses, and tells its parts, at most those that it wants. turn grows
