@@ -44,6 +44,21 @@ test("the charts by keys, as text and as a table", async () => {
   assert.match(first, /input [\d.,]+\/s, output [\d.,]+\/s/);
   await plot.press("ArrowRight");
   await page.waitForFunction((was) => document.querySelector("#chart-tokens [role=status]").textContent !== was, first);
+  const drew = () => page.evaluate(() => new Promise(requestAnimationFrame));
+  const places = () => page.locator(".chart summary").evaluateAll((all) => all.map((e) => e.getBoundingClientRect().top));
+  for (const width of [1360, 1080, 560, 360]) { // charts stay where they are, whatever the legend says
+    await page.setViewportSize({ width, height: 860 });
+    await plot.focus();
+    await drew();
+    const at = await places();
+    for (const key of ["End", "Home", ...Array(9).fill("ArrowRight")]) {
+      await plot.press(key);
+      await drew();
+      assert.deepEqual(await places(), at, `at ${key}, ${width} pixels wide`);
+    }
+    await plot.evaluate((e) => e.blur());
+  }
+  await page.setViewportSize({ width: 1360, height: 860 });
   await page.locator("#chart-tokens summary").click();
   const { times, series } = await call("GET", "/health?span=hour");
   const rows = page.locator("#chart-tokens tbody tr");

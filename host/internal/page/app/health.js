@@ -3,7 +3,7 @@
 import { cell, useCell } from "./cell.js";
 import { brief, bytes, moment, span } from "./format.js";
 import { failed, host, wanted } from "./host.js";
-import { cls, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { cls, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import uPlot from "./uplot.js";
 
 const every = 10000; // milliseconds between looks
@@ -118,10 +118,12 @@ function Chart({ chart: [id, title, lines], data, length, round }) {
     point.set(i);
     tell(`${moment(data.times[i] * 1000)}: ${series.map((s) => `${s.text} ${show(unit, s.values[i])}`).join(", ")}`);
   };
+  // The legend keeps its lines whatever the values are at the point: else the chart moves under the hand.
+  const wide = useMemo(() => series.map((s) => s.values.reduce((n, v) => Math.max(n, show(unit, v).length), 1)), [data]);
   const time = (i) => moment(new Date(data.times[i] * 1000).toISOString());
   return html`<figure class="chart" id=${"chart-" + id} ref=${figure}>
     <figcaption><h2>${title}</h2><span class="quiet num">${at !== null && last >= 0 ? time(here) : ""}</span></figcaption>
-    <ul class="lines" aria-label=${title}>${series.map((s, i) => html`<li key=${s.name}><i class=${"swatch s" + i}></i>${s.text} <b class="num">${last < 0 ? "–" : show(unit, s.values[here])}</b></li>`)}</ul>
+    <ul class="lines" aria-label=${title}>${series.map((s, i) => html`<li key=${s.name}><i class=${"swatch s" + i}></i>${s.text} <b class="num" style=${{ minWidth: wide[i] + 1 + "ch" }}>${last < 0 ? "–" : show(unit, s.values[here])}</b></li>`)}</ul>
     <div class="plot" ref=${box} tabindex="0" role="group" aria-label=${`${title}: the arrow keys go through its points`} onKeyDown=${key} onBlur=${() => (point.set(null), tell(""))}></div>
     <p class="unseen" role="status">${told}</p>
     <details onToggle=${(e) => open(e.target.open)}><summary>As a table</summary>
