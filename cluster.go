@@ -280,14 +280,17 @@ func (rt *Runtime) joinCluster(ctx context.Context) (err error) {
 	return err
 }
 
-// resign ends the lease of this runtime.
-func (rt *Runtime) resign() error {
+// resign ends the lease of this runtime. A database that cannot be told so is no failure of the runtime, which
+// has stopped: the others wait until the lease has ended by itself.
+func (rt *Runtime) resign() {
 	if rt.member == nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*lease.Default)
 	defer cancel()
-	return rt.member.Resign(ctx)
+	if err := rt.member.Resign(ctx); err != nil {
+		rt.log.Warn("the lease of this host ends by itself: the database could not be told of the host's end", zap.Duration("within", cmp.Or(rt.cfg.Cluster.Lease, lease.Default)), zap.Error(err))
+	}
 }
 
 // open lists the sessions that have something open.

@@ -538,7 +538,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			}
 			rt.closed = rt.stopFeeds()
 			rt.writer.Close()
-			rt.closed = errors.Join(rt.closed, rt.resign(), rt.keeper.Close(), rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
+			rt.resign()
+			rt.closed = errors.Join(rt.closed, rt.keeper.Close(), rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {

@@ -179,13 +179,18 @@ func (a *app) lookup(name string) (string, bool) {
 // closeWait is how long a runtime may take to close.
 const closeWait = 10 * time.Second
 
-// withRuntime runs f with a runtime and closes it, also after an interrupt.
+// withRuntime runs f with a new runtime and closes it, also after an interrupt.
 func withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.Runtime) error) error {
 	rt, err := stile.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	err = f(rt)
+	return using(ctx, rt, f)
+}
+
+// using runs f with a runtime and closes it, also after an interrupt.
+func using(ctx context.Context, rt *stile.Runtime, f func(*stile.Runtime) error) error {
+	err := f(rt)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	return errors.Join(err, rt.Close(end))

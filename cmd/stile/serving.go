@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,8 +19,8 @@ import (
 )
 
 // serving is a host on its way from settings to its end. Its stages are in the order in which mistakes are
-// best found: what the settings say by themselves comes before what takes a database, and that before what
-// takes a port.
+// best found: what the settings say by themselves comes before what takes a database, that before what
+// takes a port, and that before the runtime, which goes on with sessions.
 type serving struct {
 	a    *app
 	s    *settings
@@ -34,22 +33,50 @@ type serving struct {
 	door     host.Config
 	l        net.Listener
 
+	answered func() // says that the database has answered; not nil
+	rt       *stile.Runtime
+	observe  func(*stile.Runtime) // exports traces and metrics of it
+
 	closers []func() // of what the stages opened, in their order
 }
 
-// serve serves until ctx ends.
+// serve serves until ctx ends. What goes by the database before the host serves is begun anew, as a whole,
+// when the database goes away in the middle: nothing stays open meanwhile, a port least of all, because a
+// balancer could take it for one of a host that lives.
 func (a *app) serve(ctx context.Context, s *settings, read func() (settings, error)) error {
 	v := &serving{a: a, s: s, read: read}
-	defer v.close()
-	for _, stage := range []func(context.Context) error{v.configure, v.admit, v.load, v.listen, v.equip, v.run} {
-		switch err := stage(ctx); {
-		case errors.Is(err, errStopped):
-			return nil
-		case err != nil:
-			return err
+	if err := v.configure(); err != nil {
+		return err
+	}
+	// The runtime shares out what the process may have of memory, so that is set first.
+	defer host.Tune(host.TuneOptions{Disk: !s.Memory && !a.inDatabase(s)})()
+	log := v.cfg.Log.Named("journal")
+	manager := newNotifier(a.env, log)
+	begun, err := waitFor(ctx, log, func() { manager.tell("STATUS=waiting for the database of the journal", moreTime) }, transient, v.begin)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		v.cfg.Log.Info("stopped before the host served", zap.Error(err))
+		return nil
+	case err != nil:
+		return err
+	}
+	defer begun.close()
+	return begun.serve(ctx)
+}
+
+// begin is one attempt at all that comes before the serving. One that fails leaves nothing open.
+func (v *serving) begin(ctx context.Context, answered func()) (*serving, error) {
+	one := *v // another attempt begins with what the settings say
+	if one.answered = answered; one.s.Memory || !one.a.inDatabase(one.s) {
+		answered() // there is none
+	}
+	for _, stage := range []func(context.Context) error{one.admit, one.load, one.listen, one.equip, one.trace, one.start} {
+		if err := stage(ctx); err != nil {
+			one.close()
+			return nil, err
 		}
 	}
-	return nil
+	return &one, nil
 }
 
 func (v *serving) close() {
@@ -59,11 +86,14 @@ func (v *serving) close() {
 }
 
 // configure takes what the settings say of the runtime and of its log.
-func (v *serving) configure(context.Context) (err error) {
+func (v *serving) configure() (err error) {
 	a, s := v.a, v.s
 	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved, a.programUser = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved, s.ProgramUser
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile+"; stile serve --demo needs none")
+	}
+	if s.Memory && s.Journal != "" {
+		return configError("journal", "goes not together with --memory")
 	}
 	a.own = append(a.own, s.ownFiles()...)
 	a.own = append(a.own, auditFiles(s.AuditLog)...)
@@ -114,8 +144,7 @@ func (v *serving) load(context.Context) (err error) {
 	return err
 }
 
-// listen opens the port, behind the journal: while the host waits for that, clients get no answer that a
-// balancer could take for one of a host that lives.
+// listen opens the port, behind the journal.
 func (v *serving) listen(ctx context.Context) (err error) {
 	if v.s.Cluster.Address == "" && !v.s.Memory {
 		if _, err = v.openJournal(ctx); err != nil {
@@ -132,20 +161,13 @@ func (v *serving) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// errStopped ends a host that was told to stop before it served.
-var errStopped = errors.New("stopped before the journal was open")
-
-// openJournal opens the journal that the host shares, if it does. The error is errStopped when the host was
-// told to stop while it waited for that.
+// openJournal opens the journal that the host shares, if it does.
 func (v *serving) openJournal(ctx context.Context) (sharedJournal, error) {
-	store, err := v.a.openWaiting(ctx, v.cfg.Log.Named("journal"))
+	store, err := v.a.openShared(ctx, false)
 	if store != nil {
 		v.cfg.Store = store
 		v.closers = append(v.closers, func() { _ = store.Close() }) // the runtime has closed what it wrote
-	}
-	if err != nil && ctx.Err() != nil {
-		v.cfg.Log.Info(errStopped.Error(), zap.Error(err))
-		return nil, errStopped
+		v.answered()
 	}
 	return store, err
 }
@@ -173,25 +195,39 @@ func (v *serving) equip(context.Context) (err error) {
 	return nil
 }
 
-// run makes the runtime, and serves until ctx ends.
-func (v *serving) run(ctx context.Context) error {
+// trace prepares the export of traces and metrics, as the environment says. The last ones leave behind the end
+// of the runtime.
+func (v *serving) trace(ctx context.Context) error {
 	observe, flush, err := tracing(ctx, v.a.env)
 	if err != nil {
 		return err
 	}
-	// The runtime shares out what the process may have of memory, so that is set first.
-	defer host.Tune(host.TuneOptions{Disk: !v.s.Memory && !v.a.inDatabase(v.s)})()
-	// The interrupt is for the door: the runtime is closed when that is shut, and the last
-	// traces leave after it.
-	err = v.a.withRuntime(context.WithoutCancel(ctx), v.cfg, func(rt *stile.Runtime) error {
-		observe(rt)
+	v.observe = observe
+	v.closers = append(v.closers, func() {
+		if bad := flush(); bad != nil {
+			v.cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
+		}
+	})
+	return nil
+}
+
+// start makes the runtime. The end of ctx ends the attempt, and no runtime that has been made: that one is closed
+// when the door is shut.
+func (v *serving) start(ctx context.Context) (err error) {
+	making, end := context.WithCancel(context.WithoutCancel(ctx))
+	v.closers = append(v.closers, end)
+	defer context.AfterFunc(ctx, end)()
+	v.rt, err = stile.New(making, v.cfg)
+	return err
+}
+
+// serve serves until ctx ends, and closes the runtime.
+func (v *serving) serve(ctx context.Context) error {
+	err := using(ctx, v.rt, func(rt *stile.Runtime) error {
+		v.observe(rt)
 		return v.answer(ctx, rt)
 	})
-	err = settledBy(err, v.cfg.Log)
-	if bad := flush(); bad != nil {
-		v.cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
-	}
-	return err
+	return settledBy(err, v.cfg.Log)
 }
 
 // answer answers requests until ctx ends, and turns in flight have had their time.

@@ -19,35 +19,34 @@ const (
 	moreTime = "EXTEND_TIMEOUT_USEC=90000000"
 )
 
-// openWaiting opens the shared journal of this command line as openShared does, and waits for a database
-// that is away: the machine of a host may have started before that of the database.
-func (a *app) openWaiting(ctx context.Context, log *zap.Logger) (sharedJournal, error) {
-	manager := newNotifier(a.env, log)
-	return waitFor(ctx, log, func() { manager.tell("STATUS=waiting for the database of the journal", moreTime) }, transient,
-		func(ctx context.Context) (sharedJournal, error) { return a.openShared(ctx, false) })
-}
-
-// waitFor makes attempts to open something until one succeeds, fails for a reason that is not transient,
-// or ctx ends. It says so in the log at the beginning, from time to time and at the end, and calls word
-// with each line but the last.
-func waitFor[T any](ctx context.Context, log *zap.Logger, word func(), transient func(error) bool, open func(context.Context) (T, error)) (T, error) {
+// waitFor makes attempts at something that needs the database until one succeeds, fails for a reason that is
+// not transient, or ctx ends. It says so in the log at the beginning, from time to time and at the end, and
+// calls word with each line but the last. An attempt calls answered when the database has answered it: it
+// may take its time from then on.
+func waitFor[T any](ctx context.Context, log *zap.Logger, word func(), transient func(error) bool, open func(ctx context.Context, answered func()) (T, error)) (T, error) {
 	type outcome struct {
 		it  T
 		err error
 	}
-	done := make(chan outcome, 1)
+	done, answers := make(chan outcome, 1), make(chan struct{}, 1)
 	attempt := func() {
-		it, err := open(ctx)
+		it, err := open(ctx, func() {
+			select {
+			case answers <- struct{}{}:
+			default: // it has said so
+			}
+		})
 		done <- outcome{it, err}
 	}
 	began, waits := time.Now(), false
 	var last error
+	due := began.Add(quietFor)
 	next := time.NewTimer(quietFor)
 	defer next.Stop()
 	tell := func() {
 		log.Warn("waiting for the database of the journal", zap.Duration("since", time.Since(began)), zap.Error(last))
 		word()
-		waits = true
+		waits, due = true, time.Now().Add(waitWord)
 		next.Reset(waitWord)
 	}
 	pause := firstRetry
@@ -57,6 +56,8 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, word func(), transient
 		select {
 		case <-next.C:
 			tell()
+		case <-answers:
+			next.Stop()
 		case <-again:
 			again = nil
 			go attempt()
@@ -74,8 +75,14 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, word func(), transient
 				}
 				return o.it, o.err
 			}
+			select {
+			case <-answers: // of the attempt that has failed
+			default:
+			}
 			if last = o.err; !waits {
 				tell()
+			} else {
+				next.Reset(time.Until(due))
 			}
 			again = time.After(pause)
 			pause = min(2*pause, lastRetry)

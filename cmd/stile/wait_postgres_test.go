@@ -4,13 +4,18 @@ package main
 
 import (
 	"context"
+	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
 )
@@ -126,10 +131,175 @@ func TestServeStopsWhileItWaits(t *testing.T) {
 		if got := <-status; got != 0 {
 			t.Errorf("%q: status %d", args, got)
 		}
-		until(t, lines, "stopped before the journal was open")
+		until(t, lines, "stopped before the host served")
 	}
 	a := call{args: []string{"hosts", "list"}, env: env}.do(t)
 	if a.status != int(exitFailure) || !strings.Contains(a.err, "UNAVAILABLE") {
 		t.Errorf("another command: status %d, %s", a.status, a.err)
+	}
+}
+
+// cutting passes bytes on to a database. At one write of its clients it breaks all connections, as the end of
+// the server would, and then refuses the next one.
+type cutting struct {
+	net.Listener
+	socket string
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	writes  int // of clients, so far
+	at      int // the write that does not get there; 0 is none
+	refuses bool
+	conns   map[net.Conn]bool
+}
+
+func newCutting(t *testing.T, socket string) *cutting {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutting{Listener: l, socket: socket, conns: map[net.Conn]bool{}}
+	c.work.Go(c.accept)
+	return c
+}
+
+// end ends all connections, and waits until nothing runs any more.
+func (c *cutting) end() {
+	c.Close()
+	c.mu.Lock()
+	c.cut()
+	c.mu.Unlock()
+	c.work.Wait()
+}
+
+// cut breaks all connections. c.mu is held.
+func (c *cutting) cut() {
+	for conn := range c.conns {
+		conn.Close()
+	}
+	clear(c.conns)
+}
+
+// begin counts anew, up to the write of the cut.
+func (c *cutting) begin(at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes, c.at = 0, at
+}
+
+func (c *cutting) accept() {
+	for {
+		client, err := c.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("unix", c.socket)
+		c.mu.Lock()
+		if refused := c.refuses; err != nil || refused {
+			c.refuses = false
+			c.mu.Unlock()
+			client.Close()
+			if err == nil {
+				server.Close()
+			}
+			continue
+		}
+		c.conns[client], c.conns[server] = true, true
+		c.mu.Unlock()
+		c.work.Go(func() {
+			defer server.Close()
+			b := make([]byte, 64<<10)
+			for {
+				n, err := client.Read(b)
+				if err != nil || c.cuts() {
+					return
+				}
+				if _, err := server.Write(b[:n]); err != nil {
+					return
+				}
+			}
+		})
+		c.work.Go(func() {
+			defer client.Close()
+			_, _ = io.Copy(client, server) // until one of them is closed
+		})
+	}
+}
+
+// cuts counts a write of a client, and reports whether the connections were cut at it.
+func (c *cutting) cuts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writes++; c.writes != c.at {
+		return false
+	}
+	c.cut()
+	c.refuses = true
+	return true
+}
+
+// A database that goes away while the host starts, in a cluster, at whichever write, is waited for as one
+// that is away before. Attempts that fail leave nothing: no goroutine, and no lease beside that of the host.
+func TestServeWaitsInTheMiddle(t *testing.T) {
+	server, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 23))
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	proxy := newCutting(t, server.Socket())
+	defer proxy.end()
+	dir := t.TempDir()
+	write(t, dir, "secret", strings.Repeat("0123456789abcdef", 4))
+	config := write(t, dir, "stile.yaml", "auth: none\ndir: "+dir+"\ncluster:\n  address: 127.0.0.1:0\n  secret_file: secret\n")
+	env := map[string]string{envJournal: server.Through(proxy.Addr().String())}
+	serves := func(at int) (waited bool) {
+		proxy.begin(at)
+		lines, stop, status := starting(t, env, "--config", config)
+		var said []string
+		for !strings.Contains(strings.Join(said, ""), "listening on") {
+			select {
+			case line := <-lines:
+				said = append(said, line)
+				waited = waited || strings.Contains(line, waitsFor)
+			case got := <-status:
+				t.Fatalf("seed %d, a cut at write %d: status %d behind %q", seed, at, got, said)
+			}
+		}
+		proxy.begin(0)
+		if live, err := postgrestest.Query(server.URL(), "SELECT count(*) FROM stile.hosts WHERE until > clock_timestamp()"); err != nil || live != "1" {
+			t.Errorf("seed %d, a cut at write %d: %s hosts have a lease: %v", seed, at, live, err)
+		}
+		stop()
+		if got := <-status; got != 0 {
+			t.Errorf("seed %d, a cut at write %d: status %d", seed, at, got)
+		}
+		return waited
+	}
+	serves(0) // the schema and the keys are made
+	if at := 1 + rnd.IntN(40); !serves(at) {
+		t.Errorf("seed %d, a cut at write %d: no word of a wait", seed, at)
+	}
+	serves(41 + rnd.IntN(40)) // the last writes of a start are tried again by themselves
+}
+
+// A host whose database is away at its end has done what it was told to do: its lease ends by itself.
+func TestServeEndsWithoutTheDatabase(t *testing.T) {
+	server, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	dir := t.TempDir()
+	write(t, dir, "secret", strings.Repeat("0123456789abcdef", 4))
+	config := write(t, dir, "stile.yaml", "auth: none\ndir: "+dir+"\ncluster:\n  address: 127.0.0.1:0\n  secret_file: secret\n")
+	lines, stop, status := starting(t, map[string]string{envJournal: server.URL()}, "--config", config)
+	until(t, lines, "listening on")
+	server.Kill()
+	stop()
+	until(t, lines, "the lease of this host ends by itself")
+	if got := <-status; got != 0 {
+		t.Errorf("status %d", got)
 	}
 }

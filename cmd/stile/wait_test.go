@@ -19,7 +19,7 @@ func TestWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
 		began, words, made := time.Now(), 0, 0
-		got, err := waitFor(t.Context(), zap.New(core), func() { words++ }, isAway, func(context.Context) (string, error) {
+		got, err := waitFor(t.Context(), zap.New(core), func() { words++ }, isAway, func(context.Context, func()) (string, error) {
 			if made++; time.Since(began) < 70*time.Second {
 				return "", away
 			}
@@ -38,7 +38,7 @@ func TestWaitFor(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // what does not pass
 		made := 0
-		_, err := waitFor(t.Context(), zap.NewNop(), func() { t.Error("it waits") }, isAway, func(context.Context) (int, error) {
+		_, err := waitFor(t.Context(), zap.NewNop(), func() { t.Error("it waits") }, isAway, func(context.Context, func()) (int, error) {
 			made++
 			return 0, wrong
 		})
@@ -48,7 +48,7 @@ func TestWaitFor(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // an attempt that takes its time is a wait, too
 		words := 0
-		_, err := waitFor(t.Context(), zap.NewNop(), func() { words++ }, isAway, func(context.Context) (int, error) {
+		_, err := waitFor(t.Context(), zap.NewNop(), func() { words++ }, isAway, func(context.Context, func()) (int, error) {
 			time.Sleep(quietFor + time.Second)
 			return 0, nil
 		})
@@ -56,12 +56,28 @@ func TestWaitFor(t *testing.T) {
 			t.Errorf("%v, %d words", err, words)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) { // one that has its answer takes its time for something else
+		var words []time.Duration
+		began, made := time.Now(), 0
+		_, err := waitFor(t.Context(), zap.NewNop(), func() { words = append(words, time.Since(began)) }, isAway, func(_ context.Context, answered func()) (int, error) {
+			made++
+			answered()
+			answered()
+			if time.Sleep(waitWord + time.Second); made < 3 {
+				return 0, away
+			}
+			return 0, nil
+		})
+		if err != nil || len(words) != 2 || words[0] != waitWord+time.Second || words[1] != 2*(waitWord+time.Second)+firstRetry {
+			t.Errorf("%v, words after %s", err, words)
+		}
+	})
 	for name, during := range map[string]time.Duration{"between attempts": 0, "in an attempt": time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(90*time.Second+time.Millisecond, cancel)
 			began := time.Now()
-			_, err := waitFor(ctx, zap.NewNop(), func() {}, isAway, func(ctx context.Context) (int, error) {
+			_, err := waitFor(ctx, zap.NewNop(), func() {}, isAway, func(ctx context.Context, _ func()) (int, error) {
 				select {
 				case <-time.After(during):
 					return 0, away

@@ -18,8 +18,8 @@ type transient struct{ error }
 // Unwrap is for package errors.
 func (t transient) Unwrap() error { return t.error }
 
-// Transient reports whether Open failed because the server could not be reached or takes no connection
-// at the moment, so that a later attempt may succeed: a name that is not resolved, a refused, broken or
+// Transient reports whether Open, or an operation of an open journal, failed because the server could not be
+// reached or takes no connection at the moment, so that a later attempt may succeed: a name that is not resolved, a refused, broken or
 // late connection, a server that starts or stops, or one with too many connections. A refused login, an
 // unknown database and a wrong set-up of TLS are none of these.
 //
@@ -88,7 +88,7 @@ func judge(err error) answer {
 		}
 		return refused // "remote error": the server refuses our certificate
 	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok || pgconn.Timeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, ok := errors.AsType[*net.DNSError](err); ok || pgconn.Timeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) {
 		return away
 	}
 	return neither
