@@ -196,6 +196,7 @@ type Runtime struct {
 	shares   share.Table        // of the cluster
 	runs     atomic.Pointer[func() (runs, most int)]
 	cancelAt atomic.Pointer[func(context.Context, Peer, messages.ChildLink) error]
+	submitAt atomic.Pointer[func(context.Context, Peer, string, messages.ParentLink, messages.Input) (messages.ChildLink, error)]
 	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone
@@ -329,7 +330,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	if rt.member != nil {
-		rt.host.Waker().CancelAt = rt.cancelChildAt
+		rt.host.Waker().CancelAt, children.SubmitAt = rt.cancelChildAt, rt.submitToChildAt
 		rt.member.Start()
 	}
 	rt.host.Start()

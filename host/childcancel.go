@@ -42,30 +42,44 @@ func (c *cluster) cancelChild(w http.ResponseWriter, r *http.Request, body []byt
 
 // cancelChildAt has another host cancel the run of a child session.
 func (c *cluster) cancelChildAt(ctx context.Context, to stile.Peer, run messages.ChildLink) error {
-	body, err := json.Marshal(run)
+	return c.reachChild(ctx, to, wantsCancel, cancelPath, run.SID, run, nil)
+}
+
+// reachChild has the host that runs a child session do what it is asked, and reads its answer; nil is none.
+func (c *cluster) reachChild(ctx context.Context, to stile.Peer, wants, path, sid string, asked, answer any) error {
+	body, err := json.Marshal(asked)
 	if err != nil {
 		return err
 	}
 	ctx, done := c.client.Begin(ctx, to)
 	defer done()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+to.Address+cancelPath, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+to.Address+path, http.NoBody)
 	if err != nil {
 		return err
 	}
-	resp, err := c.client.Send(c.client.Request(ctx, r, body, to, wantsCancel))
+	silent := func(err error) error {
+		return &messages.Error{Code: messages.ErrBusy, Reason: stile.ReasonElsewhere, Detail: "the host that runs " + sid + " does not answer", Cause: err}
+	}
+	resp, err := c.client.Send(c.client.Request(ctx, r, body, to, wants))
 	if err != nil {
-		return &messages.Error{Code: messages.ErrBusy, Reason: stile.ReasonElsewhere, Detail: "the host that runs " + run.SID + " does not answer", Cause: err}
+		return silent(err)
 	}
 	defer resp.Body.Close()
 	if _, moved := forward.HasMoved(resp); moved {
-		return &messages.Error{Code: messages.ErrBusy, Reason: stile.ReasonElsewhere, Detail: "the host that ran " + run.SID + " does not run it any more"}
+		return &messages.Error{Code: messages.ErrBusy, Reason: stile.ReasonElsewhere, Detail: "the host that ran " + sid + " does not run it any more"}
 	}
-	if resp.StatusCode == http.StatusNoContent {
+	switch {
+	case resp.StatusCode == http.StatusNoContent && answer == nil:
+		return nil
+	case resp.StatusCode == http.StatusOK && answer != nil:
+		if err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxBody)).Decode(answer); err != nil {
+			return silent(err)
+		}
 		return nil
 	}
 	p := &problem{}
 	if json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxBody)).Decode(p) != nil || p.Code == "" {
 		p = make500()
 	}
-	return &messages.Error{Code: messages.Code(p.Code), Reason: p.Reason, Detail: "the host that runs " + run.SID + " does not cancel it: " + p.Detail}
+	return &messages.Error{Code: messages.Code(p.Code), Reason: p.Reason, Detail: "the host that runs " + sid + " refuses to " + wants + ": " + p.Detail}
 }

@@ -109,6 +109,14 @@ func TestCancelOfAChild(t *testing.T) {
 	if err := from.cancelChildAt(t.Context(), gone, link); !errors.As(err, &e) || e.Reason != stile.ReasonElsewhere {
 		t.Errorf("a host that is not meant answers %v", err)
 	}
+	// The session of an action is no feed's, and that of another host no session of this one.
+	of := messages.ParentLink{SID: p.SID(), Incarnation: p.Incarnation().String(), Action: "feed:news", Depth: 1}
+	if _, err := from.submitToChildAt(t.Context(), to, child, of, messages.Input{Key: "k"}); messages.CodeOf(err) != messages.ErrInvalid {
+		t.Errorf("a submit to the session of an action: %v", err)
+	}
+	if _, err := from.submitToChildAt(t.Context(), gone, child, of, messages.Input{Key: "k"}); !errors.As(err, &e) || e.Reason != stile.ReasonElsewhere {
+		t.Errorf("a submit to a host that is not meant: %v", err)
+	}
 	for _, what := range []string{"the run", "a run that has ended"} {
 		for {
 			if err := from.cancelChildAt(t.Context(), to, link); err != nil {

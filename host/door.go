@@ -89,8 +89,12 @@ func (c *cluster) door() http.Handler {
 			forward.Refuse(w, 0)
 			return
 		}
-		if claim.For == wantsCancel {
+		switch claim.For {
+		case wantsCancel:
 			c.cancelChild(w, r, body)
+			return
+		case wantsSubmit:
+			c.submitToChild(w, r, body)
 			return
 		}
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil

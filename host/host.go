@@ -231,6 +231,7 @@ func New(cfg Config) (_ *Server, err error) {
 	s.rt.SayLoad(s.load)
 	if s.cluster != nil {
 		s.rt.CancelsChildrenAt(s.cluster.cancelChildAt)
+		s.rt.SubmitsToChildrenAt(s.cluster.submitToChildAt)
 	}
 	return s, nil
 }

@@ -35,6 +35,9 @@ type Runner struct {
 	// Spend looks whether the user of a session may spend more, and bounds the input by what is
 	// left. Feeds ask it: no submit has asked for them.
 	Spend func(ctx context.Context, sid string, inc messages.Incarnation, in *messages.Input) error
+	// SubmitAt has the host that runs a child session of a feed take an input, and returns the run. A
+	// second one with the same key joins that run. nil is no cluster.
+	SubmitAt func(ctx context.Context, owner lease.Host, sid string, link messages.ParentLink, in messages.Input) (messages.ChildLink, error)
 }
 
 // Delegate implements compiler.Sessions: one attempt at an action of type agent.
@@ -208,7 +211,7 @@ func (d *delegation) submit(called context.Context, in messages.Input) (*follow.
 		}
 	}
 	d.key = key
-	for {
+	for until := time.Now().Add(submitPatience); ; {
 		rep, err := d.Host.SubmitChild(ctx, key, d.child.Actor, link, in)
 		if err == nil {
 			d.plan.Accepted()
@@ -217,7 +220,18 @@ func (d *delegation) submit(called context.Context, in messages.Input) (*follow.
 				Ordinal: rep.Run, Seq: rep.Seq, End: rep.End, Session: d,
 			}, nil
 		}
-		if _, elsewhere := lease.Owner(err); elsewhere && d.call.Host.Feed == nil && !d.Host.Stopping() {
+		owner, elsewhere := lease.Owner(err)
+		if elsewhere && d.call.Host.Feed != nil && d.SubmitAt != nil && !d.Host.Stopping() {
+			var run *follow.Run
+			if run, err = d.submitAt(ctx, until, owner, link, in); err == nil {
+				d.plan.Accepted()
+				return run, nil
+			}
+			if goesElsewhere(err) && time.Now().Before(until) && pause(called, elsewherePause) {
+				continue
+			}
+		}
+		if elsewhere && d.call.Host.Feed == nil && !d.Host.Stopping() {
 			if run := d.begunElsewhere(ctx); run != nil {
 				d.plan.Accepted()
 				return run, nil
@@ -239,6 +253,9 @@ const (
 	elsewherePause = 250 * time.Millisecond
 	stoppingPause  = 50 * time.Millisecond
 	stopPatience   = 5 * time.Second
+	// submitPatience is how long the fetch of a feed looks for the host that runs its session: longer than
+	// a lease that is not renewed.
+	submitPatience = 15 * time.Second
 )
 
 // pause waits before the next look, and reports whether there is one: the caller's time is not up.

@@ -2,8 +2,11 @@ package delegate
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/lease"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -84,4 +87,27 @@ func (d *delegation) caller() string {
 		return "feed " + f.ID + " of " + d.call.SID
 	}
 	return "action " + d.call.ID + " of " + d.call.SID
+}
+
+// submitAt has another host, which runs the session of the feed, begin the run of this fetch. The run is
+// followed in the journal, as any that another host has. A fetch whose time is up meanwhile learns which run
+// it has to stop.
+func (d *delegation) submitAt(ctx context.Context, until time.Time, owner lease.Host, link messages.ParentLink, in messages.Input) (*follow.Run, error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	of, err := d.SubmitAt(ctx, owner, d.key.SID(), link, in)
+	if err != nil {
+		return nil, err
+	}
+	inc, err := journal.ParseIncarnation(of.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	return &follow.Run{Source: follow.Source{Hub: d.Host.Hub(), Store: d.Store}, SID: d.key.SID(), Inc: inc, Ordinal: of.Run, Session: d}, nil
+}
+
+// goesElsewhere reports whether another host may take what one has not taken.
+func goesElsewhere(err error) bool {
+	var e *messages.Error
+	return errors.As(err, &e) && e.Reason == lease.ReasonElsewhere
 }

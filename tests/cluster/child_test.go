@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -37,10 +38,18 @@ func part(t *testing.T) *parted {
 	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"boss","id":"pat"}`, http.StatusCreated)
 	w.ask("a", http.MethodPost, "/v1/sessions/pat/runs", `{"input":"one"}`, http.StatusAccepted)
 	w.speaks("a", `<action id="a" type="agent">{"name":"talker","parameters":{"message":"write"}}</action><response>got $a</response>`)
-	p := &parted{world: w, child: w.reply().session}
+	child := w.reply().session
 	w.until("a record of the reply", func() bool {
 		return strings.Contains(string(w.raw("a", http.MethodGet, "/v1/sessions/pat/export", "").body), `"model.reply"`)
 	})
+	return w.orphaned(child)
+}
+
+// orphaned has the host of pat and of its child die.
+func (w *world) orphaned(child string) *parted {
+	t := w.t
+	t.Helper()
+	p := &parted{world: w, child: child}
 	p.parent = p.child[:strings.LastIndex(p.child, ":")] + ":pat"
 	p.table = w.table()
 	w.hosts["a"].kill()
@@ -155,5 +164,53 @@ func TestCancelOfChildElsewhere(t *testing.T) {
 	}
 	if got := w.raw("b", http.MethodGet, strings.TrimSuffix(run, "/runs/1")+"/export", ""); !strings.Contains(string(got.body), `"action a of `+w.parent+`"`) {
 		t.Errorf("no action has cancelled the child: %s", got.body)
+	}
+}
+
+// A session whose feed has the answer of an agent goes on at one host, and the session of that agent is another
+// host's: that one asks the agent, in the session that remembers what it said before.
+func TestFeedOfAgentElsewhere(t *testing.T) {
+	w := prepare(t)
+	if w == nil {
+		return
+	}
+	w.job.Boss = true
+	w.start("a")
+	w.ask("a", http.MethodPost, "/v1/sessions", `{"agent":"reader","id":"pat"}`, http.StatusCreated)
+	run := w.later("a", http.MethodPost, "/v1/sessions/pat/runs?wait=1m", `{"input":"one"}`)
+	news := func(host, text string) (sid string) {
+		t.Helper()
+		r := w.reply()
+		if r.host != host || !strings.HasSuffix(r.session, ":pat.feed.news") {
+			t.Fatalf("%s is asked for %s", r.host, r.session)
+		}
+		r.say(t, text)
+		r.end()
+		return r.session
+	}
+	child := news("a", "old news")
+	w.speaks("a", "<response>one</response>")
+	if got := <-run; got.err != nil || !strings.Contains(string(got.body), `"one"`) {
+		t.Fatalf("%d %s, %v", got.status, got.body, got.err)
+	}
+	p := w.orphaned(child)
+	w.start("b")
+	w.start("c")
+	p.give(child, "c")
+	p.give(p.parent, "b")
+	run = w.later("b", http.MethodPost, "/v1/sessions/pat/runs?wait=1m", `{"input":"two"}`)
+	news("c", "fresh news")
+	w.speaks("b", "<response>two</response>")
+	if got := <-run; got.err != nil || !strings.Contains(string(got.body), `"two"`) {
+		t.Errorf("%d %s, %v", got.status, got.body, got.err)
+	}
+	all := string(w.raw("b", http.MethodGet, "/v1/sessions/pat/export", "").body)
+	for _, text := range []string{"old news", "fresh news"} {
+		if value := fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Quote(text)))); !strings.Contains(all, value) {
+			t.Errorf("no prompt had the %s: %s", text, all)
+		}
+	}
+	if v := w.ask("b", http.MethodGet, "/v1/sessions/pat.feed.news/runs/2", "", http.StatusOK); v["state"] != "ended" {
+		t.Errorf("the run of the fetch is %v", v)
 	}
 }

@@ -72,7 +72,7 @@ type job struct {
 	Limits  host.Limits
 	Tokens  bool     // callers show tokens
 	Secrets []string // the first one signs; secret where there is none
-	Boss    bool     // there is an agent that has another one talk
+	Boss    bool     // there is an agent that has another one talk, and one with a feed of that one
 	Spread  bool     // sessions begin where there is less to do
 
 	Ahead    time.Duration   // of the wall clock of the others
@@ -195,7 +195,13 @@ func (j job) agents() ([]*stile.Agent, error) {
 	if j.Boss {
 		boss := manifest.Default("cortex")
 		boss.Name, boss.Import.Agents = "boss", []string{talker.Name}
-		all = append(all, &stile.Agent{Manifest: boss, Model: asking{j, "boss"}, Agents: all[:1:1]})
+		reader := manifest.Default("cortex")
+		reader.Name, reader.Import.Agents, reader.Extensions = "reader", boss.Import.Agents, []string{"remote_feeds"}
+		ttl := int64(3600)
+		reader.ContextFeeds = []manifest.Feed{{ID: "news", CacheTTL: &ttl, Deadline: time.Minute, Source: manifest.FeedSource{
+			Type: "agent", Name: talker.Name, Params: map[string]any{"message": "What is new?"},
+		}}}
+		all = append(all, &stile.Agent{Manifest: boss, Model: asking{j, "boss"}, Agents: all[:1:1]}, &stile.Agent{Manifest: reader, Model: asking{j, "reader"}, Agents: all[:1:1]})
 	}
 	for _, wait := range j.Waits {
 		man := *buyer
