@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/budget"
+	"github.com/seed14be6753/stile/internal/fork"
 	"github.com/seed14be6753/stile/internal/membership"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -40,8 +41,23 @@ func (rt *Runtime) spend(ctx context.Context, sid string, inc messages.Incarnati
 	if rt.member != nil && !rt.host.Awake(sid) {
 		rt.book.Forget(sid) // it may have been another host's
 	}
+	return rt.spendOf(ctx, sid, rt.book.Session(sid), inc, 0, in)
+}
+
+// spendForked is spend for the input with which a fork begins. The session is not there yet: what it
+// has used is in the records that it takes over.
+func (rt *Runtime) spendForked(ctx context.Context, s fork.Start, in *messages.Input) error {
+	if rt.book == nil {
+		return nil
+	}
+	return rt.spendOf(ctx, s.SID, rt.book.Unopened(), s.From, s.Cut, in)
+}
+
+// spendOf is spend, where the records of an incarnation up to a position, 0 for all, say what the
+// session has used.
+func (rt *Runtime) spendOf(ctx context.Context, sid string, session *budget.Account, inc messages.Incarnation, to int64, in *messages.Input) error {
 	now := rt.cfg.Now().UTC()
-	user, session := rt.book.Accounts(sid, now)
+	user := rt.book.User(sid, now)
 	if !rt.book.Known(user) {
 		all, err := rt.usedToday(ctx, sid, now)
 		if err != nil {
@@ -50,7 +66,7 @@ func (rt *Runtime) spend(ctx context.Context, sid string, inc messages.Incarnati
 		rt.book.Read(user, all)
 	}
 	if !rt.book.Known(session) {
-		all, err := rt.costs(ctx, inc, 0, time.Time{})
+		all, err := rt.costs(ctx, inc, 1, to, time.Time{})
 		if err != nil {
 			return err
 		}
@@ -116,7 +132,18 @@ func (rt *Runtime) usedToday(ctx context.Context, sid string, now time.Time) (al
 			return nil, err
 		}
 		for _, l := range page {
-			own, err := rt.costs(ctx, l.Inc, 0, since)
+			from := int64(1)
+			if l.Origin != "" { // what a fork has taken over was used by its original
+				opened, err := journal.Opened(ctx, rt.store, l.Inc)
+				if journal.IsNotFound(err) {
+					continue // it was erased meanwhile
+				}
+				if err != nil {
+					return nil, err
+				}
+				from = opened.Origin.Seq + 1
+			}
+			own, err := rt.costs(ctx, l.Inc, from, 0, since)
 			if err != nil {
 				return nil, err
 			}
@@ -130,9 +157,10 @@ func (rt *Runtime) usedToday(ctx context.Context, sid string, now time.Time) (al
 	}
 }
 
-// costs are the records of a session since a time that say what was used, in order.
-func (rt *Runtime) costs(ctx context.Context, inc messages.Incarnation, to int64, since time.Time) (all []*messages.Record, err error) {
-	for r, err := range journal.Backward(ctx, rt.store, inc, 1, to, 0) {
+// costs are the records of a session, between two positions and since a time, that say what was
+// used, in order.
+func (rt *Runtime) costs(ctx context.Context, inc messages.Incarnation, from, to int64, since time.Time) (all []*messages.Record, err error) {
+	for r, err := range journal.Backward(ctx, rt.store, inc, from, to, 0) {
 		if err != nil {
 			return nil, err
 		}

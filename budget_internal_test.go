@@ -40,17 +40,17 @@ func TestUsageIsReadWhenASessionComes(t *testing.T) {
 			}
 		},
 	} {
-		user, session := b.Accounts(sid, now)
+		user, session := b.User(sid, now), b.Session(sid)
 		b.Read(user, journal)
 		b.Read(session, journal)
 		moves()
 		b.Observe(record(9, 5)) // of the user's account alone
-		_, again := b.Accounts(sid, now)
+		again := b.Session(sid)
 		if b.Known(again) || !b.Known(user) {
 			t.Errorf("%s: the session's usage is known %v, the user's %v", name, b.Known(again), b.Known(user))
 		}
 	}
-	_, session := b.Accounts(sid, now)
+	session := b.Session(sid)
 	b.Read(session, append(journal, record(2, 60)))
 	if left, over := b.Check(nil, session); left.Tokens != 10 || over != "" {
 		t.Errorf("%+v, %s", left, over)

@@ -32,9 +32,10 @@ func (rt *Runtime) ForkStopped(ctx context.Context, name string, atTurn int64, n
 // here". User, time zone, budget and history are those of the input that began the run; opts
 // change them. An empty text repeats the old input. The input is durable with the fork; its
 // run begins when the fork is opened. Errors are those of Fork, ERR_NOT_FOUND when no such
-// turn began, and the dialect's errors for the text.
+// turn began, the dialect's errors for the text, and ERR_QUOTA (Config.Spending): the new
+// session has used what the records that it takes over say.
 func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, newName, text string, opts ...SubmitOption) (*Head, error) {
-	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Again: func(dialect string, in messages.Input) (messages.Input, error) {
+	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Again: func(s fork.Start, in messages.Input) (messages.Input, error) {
 		if text != "" {
 			in.Text, in.Userdata = text, ""
 		}
@@ -46,7 +47,11 @@ func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, new
 				return in, err
 			}
 		}
-		return compiler.CheckInput(rt.cfg.Dialects, dialect, in)
+		in, err := compiler.CheckInput(rt.cfg.Dialects, s.Dialect, in)
+		if err != nil {
+			return in, err
+		}
+		return in, closedError(rt.spendForked(ctx, s, &in))
 	}}, newName)
 }
 

@@ -180,7 +180,7 @@ func (s *Server) fork(ctx context.Context, sid, newSID string, spec *forkSpec) (
 	run := int64(0)
 	defer func() { done(run) }()
 	if h, err = s.rt.ForkInput(ctx, sid, spec.Turn, newSID, spec.Input, within(left)); err != nil {
-		return nil, err
+		return nil, s.spent(err)
 	}
 	ses, err := s.rt.Find(ctx, newSID)
 	if err != nil {

@@ -37,4 +37,16 @@ func TestSpendingOverHTTP(t *testing.T) {
 	if res.Header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", res.Header)
 	}
+	// A fork that begins a run is a submit; one that begins none is let in.
+	fork := `{"turn": 1, "id": "eve", "input": "well, again?"}`
+	if p := d.refused(http.StatusTooManyRequests, messages.ErrQuota, "POST", "/v1/sessions/ada/fork", fork); p.Reason != stile.OverUserTokens {
+		t.Errorf("a fork: %+v", p)
+	}
+	res = d.ask("POST", "/v1/sessions/ada/fork", fork)
+	res.Body.Close()
+	if res.Header.Get("Retry-After") == "" {
+		t.Errorf("a fork: no Retry-After: %v", res.Header)
+	}
+	d.refused(http.StatusNotFound, messages.ErrNotFound, "GET", "/v1/sessions/eve", "")
+	d.call(http.StatusCreated, nil, "POST", "/v1/sessions/ada/fork", `{"id": "eve"}`)
 }

@@ -124,33 +124,54 @@ func (a *Account) count(r *messages.Record, day string) {
 	}
 }
 
-// Accounts returns the accounts that limit a session at a time. An account that is not Known
-// needs the records of the journal: see Read.
-func (b *Book) Accounts(sid string, at time.Time) (user, session *Account) {
+// User returns the account of the user of a session at a time, and Session that of the session;
+// nil without a limit. An account that is not Known needs the records of the journal: see Read.
+func (b *Book) User(sid string, at time.Time) *Account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if day := Day(at); day != b.day {
 		b.day = day
 		clear(b.users)
 	}
-	open := func(all map[string]*Account, key string, user bool) *Account {
-		a := all[key]
-		if a == nil {
-			if len(all) >= maxAccounts {
-				clear(all)
-			}
-			a = &Account{user: user, last: map[messages.Incarnation]int64{}}
-			all[key] = a
+	if !b.limits.User() {
+		return nil
+	}
+	return open(b.users, userOf(sid), true)
+}
+
+// Session returns the account of a session: see User.
+func (b *Book) Session(sid string) *Account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.limits.Session() {
+		return nil
+	}
+	return open(b.sessions, sid, false)
+}
+
+// Unopened returns the account of a session that is not there yet, as User does. The Book does not
+// keep it, so that nothing is counted if the session does not come to be.
+func (b *Book) Unopened() *Account {
+	if !b.limits.Session() {
+		return nil
+	}
+	return newAccount(false)
+}
+
+func newAccount(user bool) *Account {
+	return &Account{user: user, last: map[messages.Incarnation]int64{}}
+}
+
+func open(all map[string]*Account, key string, user bool) *Account {
+	a := all[key]
+	if a == nil {
+		if len(all) >= maxAccounts {
+			clear(all)
 		}
-		return a
+		a = newAccount(user)
+		all[key] = a
 	}
-	if b.limits.User() {
-		user = open(b.users, userOf(sid), true)
-	}
-	if b.limits.Session() {
-		session = open(b.sessions, sid, false)
-	}
-	return user, session
+	return a
 }
 
 // Forget forgets what is known of a session: other hosts may spend of it. It is read again when it is needed.

@@ -22,8 +22,15 @@ type Point struct {
 	Stop bool
 	// Again, if not nil, lets the fork begin before the run of Turn, or before the last run
 	// for 0. It returns the input that begins the run in the fork, from the original one.
-	// dialect is that of the run's first turn.
-	Again func(dialect string, was messages.Input) (messages.Input, error)
+	Again func(s Start, was messages.Input) (messages.Input, error)
+}
+
+// Start is where a fork begins with an input.
+type Start struct {
+	SID     string               // of the fork
+	From    messages.Incarnation // of the session that it continues
+	Cut     int64                // position of the last record that it takes over
+	Dialect string               // of the run's first turn
 }
 
 // Batch makes the records of session key, incarnation inc, which continues another session from
@@ -41,7 +48,7 @@ func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages
 	var cut int
 	var input *messages.Input
 	if at.Again != nil {
-		cut, input, err = again(recs, at)
+		cut, input, err = again(recs, at, Start{SID: key.SID(), From: from.Inc})
 	} else {
 		cut, err = cutAt(recs, at.Turn)
 	}
@@ -114,7 +121,7 @@ func lastRun(recs []*messages.Record) (run int64) {
 
 // again finds where the run of a turn began, 0 for the last one that did, and makes the
 // input that takes the place of the one that began it.
-func again(recs []*messages.Record, at Point) (cut int, input *messages.Input, err error) {
+func again(recs []*messages.Record, at Point, start Start) (cut int, input *messages.Input, err error) {
 	run, found := int64(0), false
 	for _, r := range recs {
 		if _, begins := r.Body.(*messages.TurnBegin); begins && (at.Turn == 0 || r.Turn == at.Turn) {
@@ -153,14 +160,15 @@ func again(recs []*messages.Record, at Point) (cut int, input *messages.Input, e
 			old.Text += "\n" + more.Text
 		}
 	}
-	changed, err := at.Again(turn.Dialect, old)
-	if err != nil {
-		return 0, nil, err
-	}
 	for cut = began; cut > 1; cut-- { // what waited right in front of the run belongs to it
 		if _, waits := recs[cut-1].Body.(*messages.Input); !waits {
 			break
 		}
+	}
+	start.Cut, start.Dialect = int64(cut), turn.Dialect
+	changed, err := at.Again(start, old)
+	if err != nil {
+		return 0, nil, err
 	}
 	changed.Key, changed.Policy = "", messages.Enqueue
 	return cut, &changed, nil
