@@ -523,6 +523,10 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 		p.enqueue(n)
 		return
 	}
+	if p.left(x) {
+		p.void(dst, x.box.own, Cancelled, x.box.parent.tree.stopReason())
+		return
+	}
 	if g := x.box.parent; g != nil && g.tree.crowd() && x.role != roleEnd && x.role != roleEach && !x.box.placed {
 		if g.placed >= p.places(g.tree) {
 			i, _ := slices.BinarySearch(g.waiting, n)
@@ -552,6 +556,12 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 		x.state = Ready
 		p.enqueue(n)
 	}
+}
+
+// left reports whether a node is the begin of an iteration that its loop ended without: what stopped
+// the loop was not read again.
+func (p *Plan) left(x *node) bool {
+	return x.role == roleBegin && !x.past && x.box.own.tree.Kind == kindIteration && p.o.Left != nil && p.o.Left(x.box.parent.tree.ID)
 }
 
 // blockOf returns the block with a ref, nil if there is none.

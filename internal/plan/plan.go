@@ -41,6 +41,9 @@ type Options struct {
 	// known whether the records have how the action ended, or what the block does. A block that
 	// is stopped waits until it is told; nil is for none.
 	Recorded func(id string) (declared, known bool)
+	// Left reports of a loop whether its end is on record from before a restart: what it had not
+	// begun by then does not begin. nil is for none.
+	Left func(id string) bool
 	// Sources leaves references in the source of a feed that an action adds or changes: the
 	// feed resolves them each time it is fetched.
 	Sources bool

@@ -26,6 +26,12 @@ func (m *Machine) onRecord(id string) (declared, known bool) {
 	return true, c.phase.ended() && (c.phase.began() || c.State == messages.ActionOK || c.State == messages.ActionFailed)
 }
 
+// left reports whether a restored turn has the end of a block on record.
+func (m *Machine) left(id string) bool {
+	f := m.flight
+	return f != nil && f.restore.blocks[id] != nil && f.restore.blocks[id].ended
+}
+
 // past is what the records of an earlier turn say of its control blocks.
 type past struct {
 	begun   []*messages.BlockBegin

@@ -50,7 +50,7 @@ func (m *Machine) newGraph() (fault string) {
 	env := &environment{Environment: names{m}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
 		Actions: m.cfg.Limits.calls(), Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
-		Verbatim: m.cfg.Judge.Traits().Verbatim, Dotted: m.cfg.dotted(), Sources: m.cfg.sources(), Recorded: m.onRecord,
+		Verbatim: m.cfg.Judge.Traits().Verbatim, Dotted: m.cfg.dotted(), Sources: m.cfg.sources(), Recorded: m.onRecord, Left: m.left,
 	})}
 	// A settlement may have ended the run of m.past and begun this one.
 	past := slices.DeleteFunc(m.past, func(r *messages.Record) bool { return r.Run != g.run })
