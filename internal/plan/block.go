@@ -606,8 +606,13 @@ func (p *Plan) PastSkipped(r Ref) {
 }
 
 // Past adds an action or block that ended in an earlier generation, from its records.
-func (p *Plan) Past(v View) {
-	n := p.add(node{Action: v.Action, gen: p.gen})
+func (p *Plan) Past(v View) { p.relive(v, false) }
+
+// PastEach is Past for what stood in a loop, whose value is a list.
+func (p *Plan) PastEach(v View) { p.relive(v, true) }
+
+func (p *Plan) relive(v View, listed bool) {
+	n := p.add(node{Action: v.Action, gen: p.gen, listed: listed})
 	x := &p.nodes[n]
 	x.state, x.reason, x.value = v.State, v.Reason, v.Value
 	if x.OutputKey != "" {

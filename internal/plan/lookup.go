@@ -150,7 +150,7 @@ func (p *Plan) before(n int32, dotted bool) int32 {
 
 // result resolves a reference to the action n.
 func (p *Plan) result(n int32, r reference) found {
-	p.pending = append(p.pending, pend{node: n, soft: p.nodes[n].role == roleEach})
+	p.pending = append(p.pending, pend{node: n, soft: p.nodes[n].role == roleEach || p.nodes[n].listed})
 	switch x := &p.nodes[n]; {
 	case x.role == roleEach && x.state.Terminal() && x.value != "":
 		return p.part(x.value, r)

@@ -120,6 +120,7 @@ type node struct {
 	held    bool // it had to wait for a slot
 	role    role
 	quiet   bool // what stands in a loop and has no value
+	listed  bool // it stood in a loop of an earlier generation: any end of it decides
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet

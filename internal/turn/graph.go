@@ -111,7 +111,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 		if b, ok := r.Body.(*messages.BlockBegin); ok && begun {
 			g.plan.Past(past.view(b))
 			for _, v := range past.patterns(b) {
-				g.plan.Past(v)
+				g.plan.PastEach(v)
 			}
 		}
 		b, ok := r.Body.(*messages.ActionDeclared)
