@@ -559,9 +559,12 @@ func (p *Plan) rise(dst *[]Effect, n int32) {
 }
 
 // left reports whether a node is the begin of an iteration that its loop ended without: what stopped
-// the loop was not read again.
+// the loop was not read again. One of which nothing comes on record is begun again, as it may have been.
 func (p *Plan) left(x *node) bool {
-	return x.role == roleBegin && !x.past && x.box.own.tree.Kind == kindIteration && p.o.Left != nil && p.o.Left(x.box.parent.tree.ID)
+	if p.o.Left == nil || x.past || x.role != roleBegin || x.box.own.tree.Kind != kindIteration || !p.o.Left(x.box.parent.tree.ID) {
+		return false
+	}
+	return slices.ContainsFunc(x.box.own.tree.Children, func(c Child) bool { return c.childID() != "" })
 }
 
 // blockOf returns the block with a ref, nil if there is none.
